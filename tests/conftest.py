@@ -19,7 +19,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from everbrook.spark.java import QUICK_START
+from everbrook.spark.launchers import QUICK_START
 from tests.schedule import longest_first, read_durations
 
 # The same examples in every run; `make soak` draws new ones, and prints how to replay those that fail.

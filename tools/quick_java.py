@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from everbrook.spark import session
-from everbrook.spark.java import QUICK_START
+from everbrook.spark.launchers import QUICK_START
 
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 

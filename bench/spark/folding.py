@@ -19,7 +19,7 @@ from bench.spark.figures import Figure, at_least, at_most, section_of
 from bench.spark.scene import Scene, Server, names_below
 from bench.streams import stream_path
 from everbrook import Client
-from everbrook.spark.writing import ClosingQuery
+from everbrook.spark.streams.stream_query import ClosingQuery
 
 _PREFIX, _LONG = "folded/", "long"
 _JSON = "application/json"

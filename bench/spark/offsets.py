@@ -12,9 +12,9 @@ from bench.requests import format_request
 from bench.spark.figures import Figure, at_most, section_of
 from bench.spark.scene import Scene, Server, body, names_below
 from bench.streams import stream_path
-from everbrook.spark.columns import RAW
 from everbrook.spark.options import parse_source
-from everbrook.spark.stream_reader import Positions, StreamReader
+from everbrook.spark.streams.reader import Positions, StreamReader
+from everbrook.spark.streams.rows import RAW
 
 _PREFIX = "many/"
 _MOVED = 10

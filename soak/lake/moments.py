@@ -10,8 +10,8 @@ from typing import Any
 from deltalake import CommitProperties, Transaction
 
 from everbrook.spark.lake import delta
-from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.delta import DeltaLake
+from everbrook.spark.lake.lake_query import BatchWriting
 from soak.spark.journal import note
 
 TABLE = "table"

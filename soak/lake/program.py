@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from everbrook.spark import write_lake, write_stream
-from everbrook.spark.tuning import TableTuning
+from everbrook.spark.options import TableTuning
 from soak.lake.moments import TABLE, forget_batches, watch
 from soak.lake.verdict import ODD
 from soak.spark.cases import MAX_APPEND_BYTES

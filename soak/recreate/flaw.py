@@ -7,15 +7,15 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from everbrook.spark import catalogue
-from everbrook.spark.catalogue import Found
-from everbrook.spark.source import EverbrookDataSource
+from everbrook.spark.streams import catalogue
+from everbrook.spark.streams.catalogue import Found
+from everbrook.spark.streams.stream_source import EverbrookDataSource
 
 
 class Forgetful(EverbrookDataSource):
     """A source whose positions are offsets without incarnations."""
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a reader in a process that can't tell incarnations apart."""
         forget()
         return super().streamReader(schema)

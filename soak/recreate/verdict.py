@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from everbrook.spark.losses import FORGOTTEN
+from everbrook.spark.streams.losses import FORGOTTEN
 from soak.ledger import PromiseBroken
 from soak.recreate.streams import Incarnation
 

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 from pyspark.sql.types import StructType
 
-from everbrook.spark import writers, writing
-from everbrook.spark.appending import Producer
 from everbrook.spark.connection import Connection
-from everbrook.spark.messages import Layout, layout_of
 from everbrook.spark.options import ServerOptions, SinkOptions
-from everbrook.spark.planning import Range
-from everbrook.spark.positions import VERSION_KEY, parse_position
-from everbrook.spark.stream_reader import Positions, StreamReader
+from everbrook.spark.streams import stream_query, writer
+from everbrook.spark.streams.appender import Producer
+from everbrook.spark.streams.messages import Layout, layout_of
+from everbrook.spark.streams.offsets import VERSION_KEY, parse_position
+from everbrook.spark.streams.ranges import Range
+from everbrook.spark.streams.reader import Positions, StreamReader
 from soak.spark.cases import CASES
 from soak.spark.journal import RUN
 
@@ -62,14 +62,14 @@ PRODUCERS: Mapping[str, Callable[[Producer], Producer]] = {
 
 def _name_producers() -> None:
     """Name another producer. The sink's id is the name of the control."""
-    producer_of = writers.producer_of
+    producer_of = writer.producer_of
 
     def named(query_id: str, sink_id: str, batch_id: int) -> Producer:
         producer = producer_of(query_id, sink_id, batch_id)
         name = PRODUCERS.get(_flaw(sink_id))
         return producer if name is None else name(producer)
 
-    for module in (writers, writing):
+    for module in (writer, stream_query):
         setattr(module, "producer_of", named)  # noqa: B010 - it is nothing that one sets, as those below
 
 
@@ -117,5 +117,5 @@ def _forget_order() -> None:
         layout = layout_of(schema, options)
         return replace(layout, order_by=()) if _flaw(case_of(options)) == "no order" else layout
 
-    for module in (writers, writing):
+    for module in (writer, stream_query):
         setattr(module, "layout_of", forgetful)  # noqa: B010

@@ -13,9 +13,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from everbrook.spark.checkpoints import write_with
-from everbrook.spark.tuning import StreamTuning
-from everbrook.spark.writing import start_writing
+from everbrook.spark.options import StreamTuning
+from everbrook.spark.sinks.checkpoint import write_with
+from everbrook.spark.streams.stream_query import start_writing
 from soak.spark.cases import CASES, MAX_APPEND_BYTES, Case
 from soak.spark.driver import STARVED
 from soak.spark.flaws import HEADER

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from everbrook.spark import session
-from everbrook.spark.java import QUICK_START
+from everbrook.spark.launchers import QUICK_START
 from soak.spark.driver import STARVED
 from soak.spark.journal import BEGAN, note
 

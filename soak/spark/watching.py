@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from everbrook.spark import writing
-from everbrook.spark.appending import Appender, Producer
 from everbrook.spark.connection import Connection, Post
 from everbrook.spark.options import SinkOptions, parse_source
-from everbrook.spark.source import EverbrookDataSource
-from everbrook.spark.stream_reader import DriverSideReader
+from everbrook.spark.streams import stream_query
+from everbrook.spark.streams.appender import Appender, Producer
+from everbrook.spark.streams.reader import DriverSideReader
+from everbrook.spark.streams.stream_source import EverbrookDataSource
 from soak.spark.flaws import break_rules, case_of
 from soak.spark.journal import APPENDED, BY_TASKS, KNOWN, ON_DRIVER, READER, TASK, WROTE_BY_TASKS, WROTE_HERE, note
 
@@ -29,14 +29,14 @@ Batches = Iterator[pa.RecordBatch]
 class Watched(EverbrookDataSource):
     """The product's source and sink, under its name."""
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name, as those below
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a reader that tells where it reads."""
         watch()
         options = parse_source(self.options)
         note(case_of(options), READER)
         return WatchedReader(options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001 - Spark's
         """Make the product's writer, in a process whose appends are watched."""
         watch()
         return super().streamWriter(schema, overwrite)
@@ -45,7 +45,7 @@ class Watched(EverbrookDataSource):
 class WatchedReader(DriverSideReader):
     """Tells of each batch with rows whether the driver reads it, and of each task that reads."""
 
-    def getCache(self, start: dict[str, str], end: dict[str, str]) -> Batches | None:  # noqa: N802
+    def getCache(self, start: dict[str, str], end: dict[str, str]) -> Batches | None:
         """Read on the driver, or leave it to the tasks."""
         batches = super().getCache(start, end)
         if batches is None:
@@ -62,7 +62,7 @@ class WatchedReader(DriverSideReader):
         return super().read(partition)
 
 
-class WatchedTaskWriting(writing.TaskWriting):
+class WatchedTaskWriting(stream_query.TaskWriting):
     """Appends in a task whose appends are watched."""
 
     def write(self, batches: Batches) -> Batches:
@@ -102,13 +102,13 @@ def watch() -> None:
 def watch_helper() -> None:
     """Watch how `write_stream` writes, in this process and in the tasks that it sends out."""
     watch()
-    _replace(writing, "TaskWriting", WatchedTaskWriting)
+    _replace(stream_query, "TaskWriting", WatchedTaskWriting)
     for name, line in (("_write_here", WROTE_HERE), ("_write_by_tasks", WROTE_BY_TASKS)):
-        _replace(writing.BatchWriting, name, _watched(getattr(writing.BatchWriting, name), line))
+        _replace(stream_query.BatchWriting, name, _watched(getattr(stream_query.BatchWriting, name), line))
 
 
 def _watched(write: Callable[..., int], line: str) -> Callable[..., int]:
-    def watched(batches: writing.BatchWriting, producer: Producer, batch: DataFrame) -> int:
+    def watched(batches: stream_query.BatchWriting, producer: Producer, batch: DataFrame) -> int:
         note(case_of(batches._options), line)  # noqa: SLF001
         return write(batches, producer, batch)
 

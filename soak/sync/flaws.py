@@ -13,16 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from everbrook.spark.capture import receiving, source
-from everbrook.spark.capture.reader import CaptureReader, Given
-from everbrook.spark.capture.receiving import Receiver
-from everbrook.spark.capture.replication import Replication
-from everbrook.spark.postgres import positions, sinks
-from everbrook.spark.postgres.batches import BatchWriting
-from everbrook.spark.postgres.creating import EVENTS
+from everbrook.spark.postgres import capture_source, positions, receiver as receiver_module, table_sink
+from everbrook.spark.postgres.capture_source import CaptureReader, Given
 from everbrook.spark.postgres.database import Cursor
+from everbrook.spark.postgres.mapping import EVENTS
 from everbrook.spark.postgres.positions import Reached
-from everbrook.spark.postgres.tables import create, exists
+from everbrook.spark.postgres.receiver import Receiver
+from everbrook.spark.postgres.slot import Replication
+from everbrook.spark.postgres.table import create, exists
+from everbrook.spark.postgres.table_query import BatchWriting
 from soak.spark.journal import note
 from soak.sync.controls import CONFIRMED_ON_RECEIPT, HELD, POSITIONS_FORGOTTEN
 
@@ -48,21 +47,21 @@ def _forget_positions() -> None:
 
     def held(writing: BatchWriting, batch: DataFrame, batch_id: int) -> None:
         write(writing, batch, batch_id)
-        if writing._plan.options.mode == sinks.APPEND:  # noqa: SLF001 - states have a guard of their own
+        if writing._plan.options.mode == table_sink.APPEND:  # noqa: SLF001 - states have a guard of their own
             note(POSITIONS_FORGOTTEN, HELD)
             time.sleep(_PAUSE_SECS)
 
     _replace(positions, "lock", forgetful)
-    _replace(sinks, "create_events", without_key)
+    _replace(table_sink, "create_events", without_key)
     _replace(BatchWriting, "write", held)
     # A task would have to break the rule too.
     _replace(BatchWriting, "_write_by_tasks", BatchWriting._write_here)  # noqa: SLF001
 
 
-class HastySource(source.PostgresDataSource):
+class HastySource(capture_source.PostgresDataSource):
     """The product's source, in a process whose receiver confirms what it has only received."""
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make the product's reader."""
         _hurry()
         return super().streamReader(schema)
@@ -89,11 +88,11 @@ def _hurry() -> None:
 
     _replace(Receiver, "_tell", hasty)
     _replace(CaptureReader, "getCache", held)
-    _replace(receiving, "check_slot", trusting)
+    _replace(receiver_module, "check_slot", trusting)
 
 
 def _confirm_on_receipt() -> None:
-    _replace(source, "PostgresDataSource", HastySource)
+    _replace(capture_source, "PostgresDataSource", HastySource)
 
 
 def _replace(place: object, name: str, value: object) -> None:

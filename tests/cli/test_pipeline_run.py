@@ -12,7 +12,7 @@ from rich.console import Console
 
 from everbrook.cli.commands.pipeline_run import own_stderr, showing, table_of
 from everbrook.cli.terminal.output import format_bytes
-from everbrook.spark.jobs.board import Board, JobState, State
+from everbrook.spark.jobs.status import Board, JobState, State
 
 
 def test_programs_get_a_json_object_for_each_change_of_state() -> None:

@@ -20,7 +20,7 @@ from venv import create
 
 import pyspark
 
-from everbrook.spark.java import QUICK_START, ensure_java
+from everbrook.spark.launchers import QUICK_START, ensure_java
 from everbrook.spark.sessions import LOW_LATENCY
 from tests.spark import programs
 

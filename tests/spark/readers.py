@@ -10,9 +10,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from everbrook.spark.columns import RAW
-from everbrook.spark.source import EverbrookDataSource
-from everbrook.spark.stream_reader import DriverSideReader
+from everbrook.spark.streams.reader import DriverSideReader
+from everbrook.spark.streams.rows import RAW
+from everbrook.spark.streams.stream_source import EverbrookDataSource
 
 Positions = dict[str, str]
 

@@ -4,8 +4,15 @@ import pickle
 
 import pytest
 
-from everbrook.spark.given import InvalidOption
-from everbrook.spark.options import Limits, Selection, parse_sink, parse_source, require_batch, require_streaming
+from everbrook.spark.options import (
+    InvalidOption,
+    Limits,
+    Selection,
+    parse_sink,
+    parse_source,
+    require_batch,
+    require_streaming,
+)
 
 
 def test_names_of_options_may_be_written_in_any_case() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from everbrook import Client
 from everbrook.spark import ProgressListener, lag
-from everbrook.spark.lags import positions_of
+from everbrook.spark.progress import positions_of
 
 
 def progress(*ends: str | None, **values: object) -> Any:  # noqa: ANN401 - as Spark's, which has several kinds

@@ -8,14 +8,14 @@ import pytest
 from pyspark import cloudpickle
 
 from everbrook.spark import EverbrookDataSource
-from everbrook.spark.appending import Producer
 from everbrook.spark.arrival import as_function
-from everbrook.spark.columns import RAW
-from everbrook.spark.messages import layout_of
 from everbrook.spark.options import ServerOptions, SinkOptions
 from everbrook.spark.shipping import write_archive
-from everbrook.spark.writers import StreamWriter
-from everbrook.spark.writing import TaskWriting
+from everbrook.spark.streams.appender import Producer
+from everbrook.spark.streams.messages import layout_of
+from everbrook.spark.streams.rows import RAW
+from everbrook.spark.streams.stream_query import TaskWriting
+from everbrook.spark.streams.writer import StreamWriter
 from tests.spark.cluster import bare_python
 
 LOAD = "import sys; from pyspark import cloudpickle; found = cloudpickle.loads(sys.stdin.buffer.read()); "
@@ -40,7 +40,7 @@ def test_the_archive_holds_all_that_the_connector_loads(python: str, tmp_path: P
         archive.extractall(tmp_path / "files" / "everbrook")
     code = "from everbrook.spark import ProgressListener, write_stream; print(found.__module__)"
     ran = run(python, code, EverbrookDataSource, tmp_path / "files")
-    assert (ran.stdout, ran.stderr) == (b"everbrook.spark.source\n", b"")
+    assert (ran.stdout, ran.stderr) == (b"everbrook.spark.streams.stream_source\n", b"")
 
 
 def test_a_class_that_arrives_where_nothing_is_says_what_to_do(python: str) -> None:

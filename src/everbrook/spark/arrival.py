@@ -1,7 +1,7 @@
-"""Classes that find their way on workers: where the package was sent if it is not installed, or with a clear error.
+"""Classes that are sent to workers: they are imported there, from the installed package or from where it was sent.
 
-A class is sent as its name, with a small function that looks it up. Spark sends functions of `__main__` as they are, so
-that this one needs nothing over there but Python and Spark.
+A class is pickled as its name, with a small function that imports it or raises a clear error. Spark pickles functions
+of `__main__` by value, so this one needs nothing on the worker but Python and Spark.
 """
 
 import copyreg
@@ -18,7 +18,7 @@ _SESSION = _HOME.parent.name if _HOME.joinpath(PACKAGES).is_dir() else ""
 
 
 def find(module: str, name: str, session: str) -> object:
-    """Import a class, or say what has to be done so that it can be imported.
+    """Import a class, or raise an error that says how to install it on the worker.
 
     Spark unpacks what it was sent through Spark Connect in a folder of the session. It forgets to tell the Python of
     streaming tasks, which is told here by one that knew.
@@ -60,7 +60,7 @@ copyreg.pickle(Arriving, _sent)  # type: ignore[arg-type]
 
 
 class Task(Protocol):
-    """What a task does with its rows, as Arrow batches, and what it tells of that. Its class is an `Arriving` one."""
+    """The work of a task: Arrow batches in, a report as Arrow batches out. Its class is an `Arriving` one."""
 
     def write(self, batches: Iterator[Any], /) -> Iterator[Any]: ...
 

@@ -1,7 +1,7 @@
-"""Connections: the requests that the source and the sink need, over connections that a process keeps.
+"""Connections to a server: the requests of the source and the sinks, over connections that a process keeps.
 
-Spark's Python workers live longer than tasks and micro-batches; making a client costs more than a small batch does, so
-that equal options share one for as long as the process lives.
+Python workers of Spark live longer than tasks and micro-batches, and making a client costs more than a small batch
+does. So equal options share one client for as long as the process lives.
 """
 
 import atexit
@@ -28,8 +28,8 @@ from everbrook.client.models import Changes, Head, ProducerHead, StreamPage, hea
 from everbrook.client.retry import Retry
 from everbrook.client.wire.request import AnswerLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
+from everbrook.spark.http_pipeline import OK, Broken, Pipeline, Put, open_pipeline, target_of
 from everbrook.spark.options import ServerOptions
-from everbrook.spark.pipelining import OK, Broken, Pipeline, Put, open_pipeline, target_of
 
 _SMALL_BYTES = 64 * 1024
 _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
@@ -99,7 +99,7 @@ class Connection:
         return str(answer.headers["Stream-Offset"])
 
     def wait(self, name: str, offset: str, secs: float) -> Head | None:
-        """Wait until there is something behind an offset, and tell how far it goes. None if nothing came in time."""
+        """Wait for messages after an offset, and give the new end. None if none came in time."""
         query = {"offset": offset, "live": "long-poll"}
         try:
             with self.transport.open("GET", self.root.stream(name), query=query, timeout_secs=secs) as answer:

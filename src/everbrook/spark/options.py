@@ -1,18 +1,27 @@
-"""What users may say of a source and of a sink, checked on the driver before anything is read or written.
+"""Options of sources and sinks, checked on the driver before anything is read or written.
 
-The values are plain structs, so that they travel to executors. Contradictions are refused here, never resolved in
-silence.
+Spark gives options as text, under names whose case does not matter. Each option is taken once, by the name in the
+documentation; an option that nobody takes is an error. Options that contradict each other are refused.
+
+The results are plain structs, so that they travel to executors. Sizes that users do not set are in `…Tuning` structs.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everbrook.spark.given import GivenOptions, InvalidOption, one_of, parse_count, parse_flag, parse_names
-from everbrook.spark.positions import EARLIEST, LATEST, Boundary, parse_boundary
+from everbrook.protocol.subscriptions.pattern import GlobTrie
+from everbrook.spark.streams.offsets import EARLIEST, LATEST, Boundary, parse_boundary
+from everbrook.suggestions import find_nearest
 
+T = TypeVar("T")
+Spelling = Callable[[str], str]
+"""Gives the name by which the user knows an option. A file of jobs has other names for some."""
+
+_YES, _NO = {"true", "1", "yes"}, {"false", "0", "no"}
 OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 MAX_APPEND_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
@@ -20,8 +29,127 @@ AUTO = "auto"
 """A limit of `BATCH_BYTES` on servers that can say where messages end, and none on others."""
 
 
+class InvalidOption(ValueError):
+    """An option of the source or the sink makes no sense."""
+
+    restartable = False
+
+
+class GivenOptions:
+    """The options of one source or sink, and which of them were asked for."""
+
+    def __init__(self, options: Mapping[str, str], *, of: str, spelling: Spelling | None = None) -> None:
+        """Take options of `of`, which is the source or the sink. Messages name them as `spelling` does."""
+        self._given = {name.lower(): value for name, value in options.items()}
+        self._of = of
+        self._spelling = spelling
+        self._known: list[str] = []
+
+    def spelled(self, name: str) -> str:
+        """Give the name of an option as the user wrote it."""
+        return name if self._spelling is None else self._spelling(name)
+
+    def called(self, name: str) -> str:
+        """Give the name of an option as the subject of a message."""
+        return f"the option {name}" if self._spelling is None else self._spelling(name)
+
+    def text(self, name: str) -> str | None:
+        """Take an option. None if it was not given."""
+        self._known.append(name)
+        return self._given.get(name.lower())
+
+    def parsed(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        """Take an option whose text `parse` reads. Its ValueError becomes an error with the option's name."""
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise InvalidOption(f"{self.called(name)} {error}, got {text!r}") from error
+
+    def optional(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """Take an option that has no default."""
+        return self.parsed(name, parse, None)
+
+    def below(self, prefix: str) -> dict[str, str]:
+        """Take all options whose names begin with a prefix, by the rest of their names."""
+        self._known.append(f"{prefix}*")
+        return {name[len(prefix) :]: value for name, value in self._given.items() if name.startswith(prefix.lower())}
+
+    def ignore(self, names: Iterable[str]) -> None:
+        """Pass over options that are Spark's own."""
+        for name in names:
+            self._given.pop(name.lower(), None)
+
+    def require_known(self) -> None:
+        """Refuse options that were not taken."""
+        taken = {name.lower() for name in self._known}
+        prefixes = tuple(name[:-1] for name in taken if name.endswith("*"))
+        for name in self._given:
+            if name not in taken and not (prefixes and name.startswith(prefixes)):
+                raise InvalidOption(f"the {self._of} has no option {name!r}. {self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        nearest = find_nearest(name, self._known)
+        if nearest:
+            return f"Did you mean {nearest}?"
+        return f"It has {', '.join(sorted(self._known))}"
+
+
+def parse_flag(text: str) -> bool:
+    """Read true or false."""
+    if text.lower() in _YES | _NO:
+        return text.lower() in _YES
+    raise ValueError("must be true or false")
+
+
+def parse_count(text: str) -> int:
+    """Read a number of things, of which there is at least one."""
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise ValueError("must be a whole number above 0")
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Read names with commas between them."""
+    names = tuple(name.strip() for name in text.split(","))
+    if all(names):
+        return tuple(dict.fromkeys(names))
+    raise ValueError("must be names with commas between them")
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """Make a parser of words, whose case does not matter."""
+    by_lower = {word.lower(): word for word in allowed}
+
+    def parse(text: str) -> str:
+        if text.lower() not in by_lower:
+            raise ValueError(f"must be {', '.join(allowed[:-1])} or {allowed[-1]}")
+        return by_lower[text.lower()]
+
+    return parse
+
+
+class StreamTuning(Struct, frozen=True, kw_only=True):
+    """For queries that write streams."""
+
+    large_bytes: int = 64 * 1024 * 1024
+    """Tasks append a batch that is larger than this, else the driver does."""
+
+
+class TableTuning(Struct, frozen=True, kw_only=True):
+    """For queries that write tables of Postgres or of the lake."""
+
+    large_bytes: int = 4 * 1024 * 1024
+    """Tasks write a batch that is larger than this, else the driver does."""
+
+
+DEFAULT_TABLE_TUNING = TableTuning()
+
+
 class ServerOptions(Struct, frozen=True):
-    """Where the server is, and what it takes to be let in. Equal ones share their connections."""
+    """The server and the credentials for it. Equal values share their connections."""
 
     url: str | None = None
     token: str | None = None
@@ -41,6 +169,16 @@ class Selection(Struct, frozen=True):
     prefix: str = ""
     pattern: str | None = None
     bucket: str | None = None
+
+    def __contains__(self, name: str) -> bool:
+        """Tell whether a stream is one of them."""
+        if self.names:
+            return name in self.names
+        if self.pattern is None:
+            return name.startswith(self.prefix)
+        patterns = GlobTrie[bool]()
+        patterns.add(self.pattern, value=True)
+        return bool(patterns.match(name))
 
 
 class Limits(Struct, frozen=True):
@@ -88,14 +226,15 @@ class SinkOptions(Struct, frozen=True):
     sink_id: str = ""
 
 
-def parse_source(options: Mapping[str, str]) -> SourceOptions:
+def parse_source(options: Mapping[str, str], spelling: Spelling | None = None) -> SourceOptions:
     """Read the options of `spark.read` or `spark.readStream`."""
-    given = GivenOptions(options, of="everbrook source")
+    given = GivenOptions(options, of="everbrook source", spelling=spelling)
     given.ignore(OF_SPARK)
     max_partitions = given.optional("maxPartitions", parse_count)
     min_partitions = given.parsed("minPartitions", parse_count, 1)
     if max_partitions is not None and min_partitions > max_partitions:
-        raise InvalidOption(f"minPartitions is {min_partitions}, and maxPartitions only {max_partitions}")
+        most = given.spelled("maxPartitions")
+        raise InvalidOption(f"{given.spelled('minPartitions')} is {min_partitions}, and {most} only {max_partitions}")
     parsed = SourceOptions(
         server_of(given),
         Selection(),
@@ -141,9 +280,9 @@ def require_batch(options: SourceOptions) -> None:
         )
 
 
-def parse_sink(options: Mapping[str, str]) -> SinkOptions:
+def parse_sink(options: Mapping[str, str], spelling: Spelling | None = None) -> SinkOptions:
     """Read the options of `df.write` or `df.writeStream`."""
-    given = GivenOptions(options, of="everbrook sink")
+    given = GivenOptions(options, of="everbrook sink", spelling=spelling)
     given.ignore(OF_SPARK)
     parsed = SinkOptions(
         server_of(given),
@@ -160,7 +299,8 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     )
     given.require_known()
     if parsed.ttl_secs is not None and not parsed.auto_create:
-        raise InvalidOption("ttlSecs is for streams that the sink creates: set autoCreate too")
+        ttl, create = given.spelled("ttlSecs"), given.spelled("autoCreate")
+        raise InvalidOption(f"{ttl} is for streams that the sink creates: set {create} too")
     return parsed
 
 
@@ -178,18 +318,20 @@ def server_of(given: GivenOptions) -> ServerOptions:
         timeout_secs=float(given.parsed("timeoutSecs", parse_count, 30)),
     )
     if server.token is not None and server.token_file is not None:
-        raise InvalidOption("give token or tokenFile, not both")
+        raise InvalidOption(f"give token or {given.spelled('tokenFile')}, not both")
     if server.key_file is not None and server.cert_file is None:
-        raise InvalidOption("keyFile is the key of a certificate: give certFile too")
+        key, certificate = given.spelled("keyFile"), given.spelled("certFile")
+        raise InvalidOption(f"{key} is the key of a certificate: give {certificate} too")
     return server
 
 
 def selection_of(given: GivenOptions) -> Selection:
-    """Take the options that say which streams. It comes last: what nobody has taken until then is refused."""
+    """Take the options that select streams. This comes last: options that were not taken by then are refused."""
     stream, bucket = _one(given, "stream", "path"), given.text("bucket")
     streams = given.optional("streams", parse_names)
     prefix, pattern = given.text("streamPrefix"), given.text("streamPattern")
     chosen = {"stream": stream, "streams": streams, "streamPrefix": prefix, "streamPattern": pattern}
+    chosen = {given.spelled(name): value for name, value in chosen.items()}
     given.require_known()  # a misspelt name is what is missing then
     ways = [name for name, value in chosen.items() if value is not None]
     if len(ways) > 1:
@@ -215,5 +357,5 @@ def _one(given: GivenOptions, name: str, alias: str) -> str | None:
         raise InvalidOption(f"the {name} is {value!r} by its option, and {other!r} by its path: give one of them")
     found = value if value is not None else other
     if found is not None and not found.strip("/"):
-        raise InvalidOption(f"the option {name} must be the name of a stream, got {found!r}")
+        raise InvalidOption(f"{given.called(name)} must be the name of a stream, got {found!r}")
     return found

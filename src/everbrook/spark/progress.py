@@ -1,69 +1,155 @@
-"""Progress: a listener that tells what the queries of a session do, in a stream."""
+"""The progress of queries and jobs: how far they are behind, and a stream in which it is published.
 
-from collections.abc import Mapping
+This needs no Spark: the lag is computed from the progress of a query, and `pipeline status` reads the stream.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from everbrook.client.errors import ClientError
+from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.state_changes import Remove, Set, format_state
+from everbrook.spark.connection import connect
+from everbrook.spark.options import Selection, ServerOptions
+from everbrook.spark.streams.catalogue import Catalogue, open_catalogue
+from everbrook.spark.streams.offsets import VERSION_KEY, number_of, parse_position
 
-from everbrook.spark.lags import LagFinder
-from everbrook.spark.options import ServerOptions
-from everbrook.spark.progress_stream import ProgressStream
-
-_TYPE = "query"
+_CUT_AFTER = 10_000
+"""So many messages may stand behind the last snapshot of a stream of progress."""
 
 
-class ProgressListener(StreamingQueryListener):
-    """Appends the progress of all queries of a session to a stream, as changes of the State protocol.
+def lag(
+    progress: Any,
+    *,
+    url: str | None = None,
+    bucket: str | None = None,
+    token: str | None = None,
+) -> dict[str, int]:
+    """Give how many bytes of each stream a query has not read yet, by the progress of its last batch."""
+    positions = positions_of(progress)
+    if not positions:
+        return {}
+    connection = connect(ServerOptions(url=url, token=token), bucket)
+    catalogue = open_catalogue(connection, Selection(names=tuple(positions), bucket=bucket))
+    catalogue.refresh()
+    return lag_of(positions, catalogue)
 
-        spark.streams.addListener(ProgressListener("queries", url="http://127.0.0.1:4437"))
 
-    There is one entity of the type `query` for each, which goes when it ends well. What can't be appended is dropped:
-    a query never fails because of it.
+def positions_of(progress: Any) -> dict[str, str]:
+    """Give the positions at the end of a batch, in the sources of this format."""
+    found: dict[str, str] = {}
+    for source in progress.sources:
+        try:
+            positions = json.loads(source.endOffset or "null")
+        except ValueError:
+            continue
+        if isinstance(positions, dict) and VERSION_KEY in positions:
+            found |= {name: text for name, text in positions.items() if name != VERSION_KEY}
+    return found
+
+
+def lag_of(positions: Mapping[str, str], catalogue: Catalogue) -> dict[str, int]:
+    """Compare positions with where streams end. Of servers whose offsets are no numbers nothing is said."""
+    lags: dict[str, int] = {}
+    for name, text in positions.items():
+        if name not in catalogue.streams:
+            continue
+        there, position = catalogue.streams[name].end, parse_position(text)
+        end, here = number_of(there.offset), 0 if position.differs(there) else number_of(position.offset)
+        if end is not None and here is not None:
+            lags[name] = max(end - here, 0)
+    return lags
+
+
+class LagFinder:
+    """Finds how far a query is behind, with one request each time."""
+
+    def __init__(self, server: ServerOptions, bucket: str | None = None) -> None:
+        self._server = server
+        self._bucket = bucket
+        self._names: frozenset[str] = frozenset()
+        self._catalogue: Catalogue | None = None
+
+    def find(self, progress: Any) -> dict[str, int]:
+        """Give the lag of each stream. Nothing is said if the server can't be asked now."""
+        positions = positions_of(progress)
+        if not positions:
+            return {}
+        try:
+            catalogue = self._looking_at(frozenset(positions))
+            catalogue.refresh()
+        except (ProtocolError, ClientError):
+            return {}
+        return lag_of(positions, catalogue)
+
+    def _looking_at(self, names: frozenset[str]) -> Catalogue:
+        if self._catalogue is None or self._names != names:
+            selection = Selection(names=tuple(names), bucket=self._bucket)
+            self._catalogue = open_catalogue(connect(self._server, self._bucket), selection)
+            self._names = names
+        return self._catalogue
+
+
+class ProgressStream:
+    """A stream of what queries and jobs do, as changes of the State protocol.
+
+    What can't be appended is dropped: what is done matters more than what is told of it. The history is cut now and
+    then, so that whoever looks at it reads little.
     """
 
-    def __init__(
-        self, stream: str, *, url: str | None = None, source_url: str | None = None, token: str | None = None
-    ) -> None:
-        """Write to a stream, which is created if it is not there. `source_url` is where queries read, if elsewhere."""
-        self._stream = ProgressStream(stream, ServerOptions(url=url, token=token))
-        self._source = ServerOptions(url=source_url or url, token=token)
-        self._lags: dict[str, LagFinder] = {}
-        self._stream.create()
+    def __init__(self, name: str, server: ServerOptions) -> None:
+        self._name = name
+        self._server = server
+        self._uncut = _CUT_AFTER  # the history of earlier runs is cut with the first message
 
-    def onQueryStarted(self, event: Any) -> None:
-        """Tell that a query has begun."""
-        value = {"name": event.name, "status": "started", "started_at": event.timestamp}
-        self._stream.set(_TYPE, str(event.id), value)
+    def create(self) -> None:
+        """Create it, if it is not there."""
+        connect(self._server).stream(self._name).create()
 
-    def onQueryProgress(self, event: Any) -> None:
-        """Tell what a batch did, and how far the query is behind."""
-        progress = event.progress
-        lags = self._lags.setdefault(str(progress.id), LagFinder(self._source)).find(progress)
-        self._stream.set(_TYPE, str(progress.id), {**facts_of(progress), **_lag_facts(lags)})
+    def created(self) -> bool:
+        """Create it, and tell whether it is there. A server that does not answer now is asked again later."""
+        try:
+            self.create()
+        except (ProtocolError, ClientError):
+            return False
+        return True
 
-    def onQueryIdle(self, event: Any) -> None:
-        """Say nothing: where nothing happens nothing changes."""
+    def set(self, kind: str, key: str, value: Mapping[str, Any]) -> None:
+        """Publish the value of an entity."""
+        self.append([format_state(Set(kind, key, dict(value), timestamp=now()))])
 
-    def onQueryTerminated(self, event: Any) -> None:
-        """Tell that a query has ended."""
-        self._lags.pop(str(event.id), None)
-        if event.exception is None:
-            self._stream.remove(_TYPE, str(event.id))
-        else:
-            self._stream.set(_TYPE, str(event.id), {"status": "failed", "error": str(event.exception)[:2000]})
+    def remove(self, kind: str, key: str) -> None:
+        """Publish the removal of an entity."""
+        self.append([format_state(Remove(kind, key, timestamp=now()))])
+
+    def append(self, messages: Sequence[Mapping[str, Any]]) -> bool:
+        """Append messages, and tell whether they are there."""
+        try:
+            connect(self._server).stream(self._name, "application/json").extend(messages)
+        except (ProtocolError, ClientError):
+            return False
+        self._uncut += len(messages)
+        return True
+
+    def cut(self) -> None:
+        """Replace a long history by a snapshot of what it led to."""
+        if self._uncut < _CUT_AFTER:
+            return
+        try:
+            with connect(self._server).stream(self._name).materialise(on_invalid=_pass_by) as state:
+                state.publish()
+        except (ProtocolError, ClientError):
+            return  # a server without snapshots keeps it all
+        finally:
+            self._uncut = 0
 
 
-def facts_of(progress: Any) -> dict[str, Any]:
-    """Give what a batch did."""
-    return {
-        "name": progress.name,
-        "status": "running",
-        "batch": progress.batchId,
-        "rows": progress.numInputRows,
-        "rows_per_second": progress.processedRowsPerSecond,
-        "duration_ms": dict(progress.durationMs),
-    }
+def _pass_by(_error: Exception) -> None:
+    pass
 
 
-def _lag_facts(lags: Mapping[str, int]) -> dict[str, Any]:
-    return {"lag_bytes": sum(lags.values()), "lag_by_stream": dict(lags)}
+def now() -> str:
+    """Write the time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

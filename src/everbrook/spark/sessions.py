@@ -1,4 +1,4 @@
-"""Sessions of Spark that know streams: a new one that is set up for short batches, or any that is there already."""
+"""Sessions of Spark that know the formats: a new one that is set up for short batches, or an existing one."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -9,10 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from everbrook.spark import shipping
-from everbrook.spark.folds.source import FoldsDataSource
-from everbrook.spark.java import ensure_java
-from everbrook.spark.launchers import ensure_python
-from everbrook.spark.source import EverbrookDataSource
+from everbrook.spark.folds.due_streams import FoldsDataSource
+from everbrook.spark.launchers import ensure_java, ensure_python
+from everbrook.spark.streams.stream_source import EverbrookDataSource
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 LOW_LATENCY = {
@@ -70,11 +69,11 @@ def register(spark: SparkSession, *, ship: bool = False) -> SparkSession:
     _teach(spark, EverbrookDataSource)
     _teach(spark, FoldsDataSource)
     if find_spec("psycopg") is not None:
-        from everbrook.spark.capture.source import PostgresDataSource
+        from everbrook.spark.postgres.capture_source import PostgresDataSource
 
         _teach(spark, PostgresDataSource)
     if find_spec("deltalake") is not None:
-        from everbrook.spark.lake.source import LakeDataSource
+        from everbrook.spark.lake.lake_source import LakeDataSource
 
         _teach(spark, LakeDataSource)
     return spark

@@ -1,9 +1,9 @@
-"""How the package reaches workers that lack it: in an archive, which Spark unpacks where their Python looks.
+"""Sends the package to workers that lack it: in an archive, which Spark unpacks on the path of their Python.
 
 Spark puts the folder of a session's files on the path of every Python that it starts. An archive named `everbrook`
-becomes the folder `everbrook` there, and so the package itself. What it needs besides is in a folder within, behind
-everything else on the path: packages that a worker has are taken from there. Compiled ones only fit workers with the
-same platform and Python as here. Spark, pyarrow, numpy and pandas are too large to be sent, and a worker has them.
+becomes the folder `everbrook` there, and so the package itself. Its dependencies are in a folder within, at the end of
+the path: packages that a worker has win. Compiled packages fit only workers with the same platform and Python as here.
+Spark, pyarrow, numpy and pandas are too large to be sent, and every worker has them.
 """
 
 import atexit

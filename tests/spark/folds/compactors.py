@@ -7,11 +7,10 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from everbrook.spark.folds import source
-from everbrook.spark.folds.folding import FoldTask, Steps
-from everbrook.spark.folds.functions import Function
-from everbrook.spark.folds.options import parse_folds
-from everbrook.spark.folds.plans import Batch
+from everbrook.spark.folds.due_streams import DueStreamReader, FoldsDataSource, stream_reader
+from everbrook.spark.folds.fold_options import parse_folds
+from everbrook.spark.folds.fold_task import FoldTask, Function, Steps
+from everbrook.spark.folds.plan import Batch
 
 Row = dict[str, Any]
 
@@ -21,7 +20,7 @@ class Compactor:
 
     def __init__(self, server: str, _function: Function | None = None, /, **options: str) -> None:
         given = {"url": server, **options}
-        self._source = source.FoldsDataSource(given)
+        self._source = FoldsDataSource(given)
         self._options = parse_folds(given)
         self._task = FoldTask(self._options, _function)
         self.steps = Steps()
@@ -41,9 +40,9 @@ class Compactor:
         assert len({row["stream"] for row in rows}) == len(rows)
         return {row["stream"]: row for row in rows}
 
-    def stream_reader(self) -> source.DueStreamReader:
+    def stream_reader(self) -> DueStreamReader:
         """Make a reader as Spark does, on the driver and for tasks, that waits only shortly for what is due."""
-        return source.stream_reader(self._options, wait_secs=0.01)
+        return stream_reader(self._options, wait_secs=0.01)
 
     def outcomes(self) -> dict[str, str]:
         """Fold once, and give what became of each stream."""

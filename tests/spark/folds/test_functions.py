@@ -12,11 +12,10 @@ from everbrook.client import ConnectionBroken
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark import Folded
 from everbrook.spark.connection import Connection
-from everbrook.spark.folds.folding import Steps
-from everbrook.spark.folds.functions import Function, load_function
-from everbrook.spark.folds.plans import Plan
-from everbrook.spark.folds.reading import Log, Opening
-from everbrook.spark.given import InvalidOption
+from everbrook.spark.folds.fold_requests import Log, Opening
+from everbrook.spark.folds.fold_task import Function, Steps, load_function
+from everbrook.spark.folds.plan import Plan
+from everbrook.spark.options import InvalidOption
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import written
 

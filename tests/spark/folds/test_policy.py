@@ -2,10 +2,9 @@
 
 import pytest
 
-from everbrook.spark.catalogue import Found
-from everbrook.spark.folds.options import MIN_RATIO_BYTES, Policy
-from everbrook.spark.folds.policy import Refusal, is_due
-from everbrook.spark.positions import offset_of
+from everbrook.spark.folds.fold_options import MIN_RATIO_BYTES, Policy, Refusal, is_due
+from everbrook.spark.streams.catalogue import Found
+from everbrook.spark.streams.offsets import offset_of
 
 NOW = 1_000_000
 MANY = 10 * MIN_RATIO_BYTES

@@ -10,11 +10,10 @@ import pytest
 from everbrook import Client, Stream
 from everbrook.client import session_events, state_events
 from everbrook.spark.connection import Connection
-from everbrook.spark.folds.folding import Steps
-from everbrook.spark.folds.plans import Plan
-from everbrook.spark.folds.publishing import Ready
-from everbrook.spark.folds.reading import Log, Opening
-from everbrook.spark.folds.reports import Report
+from everbrook.spark.folds.fold_requests import Log, Opening, Ready
+from everbrook.spark.folds.fold_task import Steps
+from everbrook.spark.folds.plan import Plan
+from everbrook.spark.folds.report import Report
 from tests.spark.folds.compactors import Compactor, Query, Row
 from tests.spark.folds.histories import bootstrapped, replayed, written
 

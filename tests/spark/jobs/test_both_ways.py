@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from everbrook import Client
-from everbrook.spark.jobs.database import query_id
+from everbrook.spark.jobs.sinks import query_id
 from tests.database import database, postgres
 from tests.spark.jobs.pipelines import command, read_if_there, running, until
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.spark.jobs.triggers import format_trigger, parse_trigger
+from everbrook.spark.jobs.model import format_trigger, parse_trigger
 
 
 @pytest.mark.parametrize(

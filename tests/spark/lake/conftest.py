@@ -8,12 +8,12 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.spark.lake.queries import Lake
+    from tests.spark.lake.lake_queries import Lake
 
 
 @pytest.fixture
 def lake(spark: "SparkSession", server: str, prefix: str, tmp_path: Path) -> "Lake":
     """A query from the streams of a test to a table."""
-    from tests.spark.lake.queries import Lake  # noqa: PLC0415 - only for tests that need Spark
+    from tests.spark.lake.lake_queries import Lake  # noqa: PLC0415 - only for tests that need Spark
 
     return Lake(spark, server, prefix, tmp_path)

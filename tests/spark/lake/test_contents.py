@@ -11,12 +11,12 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.contents import Contents
-from everbrook.spark.lake.errors import TableMismatch
-from everbrook.spark.lake.replays import parse_replay
-from tests.spark.lake.rows import rows_of, table_at, write
-from tests.spark.lake.test_messages import JSON_VALUES, NAMES
+from everbrook.spark.lake.lake_errors import TableMismatch
+from everbrook.spark.lake.lake_source import Contents
+from everbrook.spark.lake.replay import parse_replay
+from everbrook.spark.options import InvalidOption
+from tests.spark.lake.lake_rows import rows_of, table_at, write
+from tests.spark.lake.test_message_fields import JSON_VALUES, NAMES
 
 
 def contents(folder: Path, pin: str | None = None, **options: str) -> Contents:

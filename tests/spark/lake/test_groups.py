@@ -4,8 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
-from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.groups import Group, check_group, grouping
+from everbrook.spark.lake.files import Group, check_group, grouping
+from everbrook.spark.options import InvalidOption
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from everbrook.spark.given import InvalidOption
 from everbrook.spark.lake.columns import INCARNATION
-from everbrook.spark.lake.contents import Contents
 from everbrook.spark.lake.delta import open_table
-from everbrook.spark.lake.errors import TableMismatch
-from everbrook.spark.lake.replays import parse_replay
-from tests.spark.lake.rows import rows_of, table_at, write
+from everbrook.spark.lake.lake_errors import TableMismatch
+from everbrook.spark.lake.lake_source import Contents
+from everbrook.spark.lake.replay import parse_replay
+from everbrook.spark.options import InvalidOption
+from tests.spark.lake.lake_rows import rows_of, table_at, write
 
 A, B = "orders/a", "orders/b"
 

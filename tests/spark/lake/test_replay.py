@@ -8,14 +8,14 @@ from pyspark.errors import PySparkException
 
 from everbrook import Client
 from everbrook.spark import write_stream
-from everbrook.spark.lake.replays import bytes_left
-from tests.spark.lake.queries import TIMEOUT_SECS, append, forget_last_batch
-from tests.spark.lake.rows import rows_of, table_at, write
+from everbrook.spark.lake.replay import bytes_left
+from tests.spark.lake.lake_queries import TIMEOUT_SECS, append, forget_last_batch
+from tests.spark.lake.lake_rows import rows_of, table_at, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.spark.lake.queries import Lake
+    from tests.spark.lake.lake_queries import Lake
 
 STREAMS = 6
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.columns import Column
-from everbrook.spark.lake.dead_letters import DeadLetterOptions
-from everbrook.spark.lake.tables import LakeOptions
-from everbrook.spark.lake.tasks import Work
-from tests.spark.lake.rows import rows_of, table_at
+from everbrook.spark.lake.lake_query import BatchWriting
+from everbrook.spark.lake.lake_table import LakeOptions
+from everbrook.spark.lake.lake_task import Work
+from everbrook.spark.sinks.dead_letters import DeadLetterOptions
+from tests.spark.lake.lake_rows import rows_of, table_at
 
 
 def written(folder: Path, *values: object, known: tuple[Column, ...] = ()) -> list[tuple[str, list[Any]]]:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.spark.postgres.paths import OPERATION, TOLD, WHOLE, Field, Told, parse_path
+from everbrook.spark.postgres.mapping import OPERATION, TOLD, WHOLE, Field, Told, parse_path
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from everbrook.cli.exits import REFUSED
 from everbrook.cli.terminal.output import align, format_bytes, json_option, print_json
 
 if TYPE_CHECKING:
-    from everbrook.spark.jobs.job import Job, Pipeline
-    from everbrook.spark.lake.querying import Answer
+    from everbrook.spark.jobs.model import Job, Pipeline
+    from everbrook.spark.lake.sql import Answer
 
 file_argument = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 TITLES = ("job", "state", "batch", "rows", "rows/s", "lag", "restarts", "last error")
@@ -88,7 +88,7 @@ def reset(file: Path, name: str, *, yes: bool, as_json: bool) -> None:
 
     What it has written stays; it reads everything again, and writes it again. Refused while the jobs of FILE run.
     """
-    from everbrook.spark.jobs.resetting import reset as reset_job  # may need Postgres
+    from everbrook.spark.jobs.runner import reset as reset_job  # may need Postgres
 
     found = _load(file)
     job = _chosen(found, (name,))[name]
@@ -103,19 +103,19 @@ def reset(file: Path, name: str, *, yes: bool, as_json: bool) -> None:
 
 
 def _load(file: Path) -> "Pipeline":
-    from everbrook.spark.jobs.loading import load  # other commands need no msgspec
+    from everbrook.spark.jobs.load import load  # other commands need no msgspec
 
     return load(file)
 
 
 def _chosen(found: "Pipeline", names: tuple[str, ...]) -> "dict[str, Job]":
-    from everbrook.spark.jobs.loading import choose
+    from everbrook.spark.jobs.load import choose
 
     return choose(found, names)
 
 
 def _trigger(job: "Job") -> str:
-    from everbrook.spark.jobs.triggers import format_trigger
+    from everbrook.spark.jobs.model import format_trigger
 
     return format_trigger(job.trigger)
 
@@ -160,8 +160,8 @@ def query(file: Path, sql: str, *, engine: str, as_json: bool, as_csv: bool) -> 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv can't be combined: give one of them")
     # Imported here: other commands need no pyarrow.
-    from everbrook.spark.jobs.loading import load
-    from everbrook.spark.lake.querying import ask_duckdb, ask_spark
+    from everbrook.spark.jobs.load import load
+    from everbrook.spark.lake.sql import ask_duckdb, ask_spark
 
     pipeline = load(file)
     if engine == "duckdb":
@@ -176,7 +176,7 @@ def query(file: Path, sql: str, *, engine: str, as_json: bool, as_csv: bool) -> 
 
 def _print(answer: "Answer", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
-        from everbrook.spark.lake.querying import encode
+        from everbrook.spark.lake.sql import encode
 
         for row in answer.rows:
             click.echo(encode(dict(zip(answer.names, row, strict=True))))
@@ -213,6 +213,6 @@ def _text(value: Any) -> str:  # noqa: ANN401 - whatever an engine gives
         return ""
     if isinstance(value, str):
         return value
-    from everbrook.spark.lake.querying import encode
+    from everbrook.spark.lake.sql import encode
 
     return encode(value).strip('"')

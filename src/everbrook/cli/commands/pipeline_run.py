@@ -24,14 +24,14 @@ from msgspec import structs
 from everbrook.cli.exits import REFUSED, UNREACHABLE
 from everbrook.cli.logs import JsonFormatter
 from everbrook.cli.terminal.output import format_bytes, print_json
-from everbrook.spark.jobs.board import State
-from everbrook.spark.jobs.running import Outcome, Runner
+from everbrook.spark.jobs.runner import Outcome, Runner
+from everbrook.spark.jobs.status import State
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from everbrook.spark.jobs.board import Board, JobState
-    from everbrook.spark.jobs.job import Job, Pipeline
+    from everbrook.spark.jobs.model import Job, Pipeline
+    from everbrook.spark.jobs.status import Board, JobState
 
 LOG_FILE = "spark.log"
 _LARGE_BYTES = 10 * 1024 * 1024

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from everbrook.spark.jobs.board import Board, JobState, State
+from everbrook.spark.jobs.status import Board, JobState, State
 
 if TYPE_CHECKING:
     from threading import Thread

@@ -1,22 +1,209 @@
-"""The status of a pipeline, as its runner has told it last, and whether there still is a runner.
+"""The status of jobs: kept for the runner, published to a stream, and read back by `pipeline status`.
 
-A runner says every few seconds that it is there. Whoever has not said so for a while is gone, whatever it said last.
+Threads of all jobs write to the board; a table, a log, a stream and metrics read copies of it. Once a second, changes
+are appended to a stream: an entity of the type `job` for each job, and one of the type `runner`, whose `heartbeat_at`
+shows that the runner is alive. Without a heartbeat, the last status of a runner that was killed would be "running" for
+ever. A runner that has not reported for some seconds is gone, whatever it reported last.
 """
 
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from everbrook.protocol.errors import NotFound
+from everbrook.protocol.state_changes import Set, format_state
 from everbrook.spark.connection import connect
-from everbrook.spark.jobs.errors import PipelineMissing
-from everbrook.spark.jobs.job import Pipeline
-from everbrook.spark.jobs.running import server_options
+from everbrook.spark.jobs.lag import Lag, LagOf
+from everbrook.spark.jobs.model import Pipeline, PipelineMissing, server_options
+from everbrook.spark.progress import ProgressStream, now
 
+JOB, RUNNER = "job", "runner"
+HEARTBEAT_SECS = 5.0
+_TICK_SECS = 1.0
+_LAST_WORD_SECS = 5.0
 RUNNING, STOPPED, GONE = "running", "stopped", "gone"
 STALE_SECS = 20.0
 _ACTIVE = {"starting", "waiting", "running", "restarting", "stopping"}
+
+
+class State(StrEnum):
+    """What a job does."""
+
+    STARTING = "starting"
+    WAITING = "waiting"
+    """For a server or a database that does not answer."""
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    """It failed, and will be started again."""
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    DONE = "done"
+    """It has come to the end of what was available."""
+    FAILED = "failed"
+    """It failed, and starting it again would not help."""
+
+
+ENDED = frozenset({State.STOPPED, State.DONE, State.FAILED})
+
+
+class JobState(Struct, frozen=True):
+    """A job at a moment. The counts are those of this run."""
+
+    job: str
+    what: str
+    state: State = State.STARTING
+    since: str = ""
+    batch: int | None = None
+    batches: int = 0
+    rows: int = 0
+    rows_per_second: float = 0.0
+    batch_ms: int | None = None
+    batch_at: str | None = None
+    lag_bytes: int | None = None
+    slot_bytes: int | None = None
+    restarts: int = 0
+    failures: int = 0
+    dead_letters: int = 0
+    folds: dict[str, int] = {}
+    """How many streams were folded, by what became of them."""
+    folded_bytes: int = 0
+    snapshot_bytes: int = 0
+    error: str | None = None
+
+
+Observer = Callable[[JobState, JobState], None]
+
+
+class Board:
+    """The states of all jobs."""
+
+    def __init__(self, jobs: Iterable[tuple[str, str]]) -> None:
+        """Begin with jobs, by name and with what they do."""
+        self._states = {name: JobState(name, what, since=now()) for name, what in jobs}
+        self._lock = threading.Lock()
+        self._observers: list[Observer] = []
+
+    def observe(self, observer: Observer) -> None:
+        """Call a function on each change, in the thread that makes it."""
+        self._observers.append(observer)
+
+    def states(self) -> list[JobState]:
+        """Give all jobs as they are."""
+        with self._lock:
+            return list(self._states.values())
+
+    def __getitem__(self, name: str) -> JobState:
+        """Give a job as it is."""
+        with self._lock:
+            return self._states[name]
+
+    def change(self, name: str, **values: Any) -> None:
+        """Write down what is new of a job."""
+        with self._lock:
+            before = self._states[name]
+            if values.get("state", before.state) != before.state:
+                values["since"] = now()
+            after = self._states[name] = replace(before, **values)
+        for observer in self._observers:
+            observer(before, after)
+
+    def add(self, name: str, **amounts: int | dict[str, int]) -> None:
+        """Add to what is counted of a job."""
+        with self._lock:
+            before = self._states[name]
+            sums = {key: _sum(getattr(before, key), amount) for key, amount in amounts.items()}
+            after = self._states[name] = replace(before, **sums)
+        for observer in self._observers:
+            observer(before, after)
+
+
+def _sum(before: Any, amount: Any) -> Any:
+    if isinstance(amount, dict):
+        return {**before, **{key: before.get(key, 0) + more for key, more in amount.items() if more}}
+    return before + amount
+
+
+class Publisher(threading.Thread):
+    """Watches the board."""
+
+    def __init__(
+        self, board: Board, stream: ProgressStream | None, lags: Mapping[str, LagOf], last: Callable[[str], Any]
+    ) -> None:
+        """Publish to a stream, if there is one. `last` gives the last progress of a job, if there is any."""
+        super().__init__(name="publisher", daemon=True)
+        self._board = board
+        self._stream = stream
+        self._lags = lags
+        self._last = last
+        self._ended = threading.Event()
+        self._told: dict[str, JobState] = {}
+        self._rows = {state.job: 0 for state in board.states()}
+        self._ticked = time.monotonic()
+        self._runner = {"pid": os.getpid(), "host": socket.gethostname(), "started_at": now()}
+        self._beat = 0.0
+        self._created = False
+
+    def run(self) -> None:
+        """Publish changes once a second."""
+        while not self._ended.wait(_TICK_SECS):
+            self._measure()
+            self._find_lags()
+            self._publish()
+            if self._stream is not None and self._created:
+                self._stream.cut()
+
+    def end(self) -> None:
+        """Publish the end, if the server answers in time."""
+        self._ended.set()
+        self.join(_LAST_WORD_SECS)
+        if not self.is_alive():
+            last_word = threading.Thread(target=self._publish, kwargs={"ended": True}, daemon=True)
+            last_word.start()
+            last_word.join(_LAST_WORD_SECS)
+
+    def _measure(self) -> None:
+        passed, self._ticked = time.monotonic() - self._ticked, time.monotonic()
+        for state in self._board.states():
+            rate = round((state.rows - self._rows[state.job]) / passed, 1)
+            self._rows[state.job] = state.rows
+            if rate != state.rows_per_second:
+                self._board.change(state.job, rows_per_second=rate)
+
+    def _find_lags(self) -> None:
+        for state in self._board.states():
+            progress = self._last(state.job)
+            if state.state is State.RUNNING and progress is not None:
+                lag = self._lags[state.job](progress)
+                if lag != Lag(state.lag_bytes, state.slot_bytes):
+                    self._board.change(state.job, **structs.asdict(lag))
+
+    def _publish(self, *, ended: bool = False) -> None:
+        if self._stream is None:
+            return
+        changed = [state for state in self._board.states() if self._told.get(state.job) != state]
+        messages = [format_state(Set(JOB, state.job, structs.asdict(state), timestamp=now())) for state in changed]
+        if ended or time.monotonic() - self._beat >= HEARTBEAT_SECS:
+            messages.append(format_state(Set(RUNNER, RUNNER, self._heartbeat(ended=ended), timestamp=now())))
+        if messages and self._append(messages):
+            self._told |= {state.job: state for state in changed}
+
+    def _heartbeat(self, *, ended: bool) -> dict[str, Any]:
+        self._beat = time.monotonic()
+        return {**self._runner, "state": "stopped" if ended else "running", "heartbeat_at": now()}
+
+    def _append(self, messages: list[dict[str, Any]]) -> bool:
+        assert self._stream is not None  # noqa: S101 - asked for above
+        if not self._created:
+            self._created = self._stream.created()
+        return self._created and self._stream.append(messages)
 
 
 class Status(Struct, frozen=True):
@@ -31,16 +218,16 @@ class Status(Struct, frozen=True):
 
     @property
     def well(self) -> bool:
-        """Tell whether somebody runs the jobs, and none of them was given up."""
+        """Whether the runner is alive and no job has failed for good."""
         return self.runner == RUNNING and all(job["state"] != "failed" for job in self.jobs)
 
 
 def read_status(pipeline: Pipeline, at: datetime | None = None) -> Status:
-    """Read what the runner of a pipeline has told."""
+    """Read the status that the runner of a pipeline has published."""
     name = pipeline.keys.progress
     if not name:
         raise PipelineMissing(f'{pipeline.file}: progress is "", so its jobs report nothing')
-    stream = connect(server_options(pipeline)).stream(name)
+    stream = connect(server_options(pipeline.server)).stream(name)
     try:
         with stream.materialise(on_invalid=lambda _error: None) as state:
             runner, jobs = dict(state["runner"]).get("runner"), dict(state["job"])
@@ -59,7 +246,7 @@ def _status(pipeline: Pipeline, runner: dict[str, Any], jobs: dict[str, Any], at
 
 
 def _job(told: dict[str, Any] | None, name: str, what: str, runner: str) -> dict[str, Any]:
-    """Give what was told of a job. What it did when its runner went is not what it does now."""
+    """Give the status of a job. The last state of a job whose runner is gone is replaced by that of the runner."""
     if told is None:
         return {"job": name, "what": what, "state": "unknown"}
     if runner != RUNNING and told["state"] in _ACTIVE:

@@ -1,1 +1,1 @@
-"""Streams as tables of a lake: Delta tables, written exactly once, and back into streams."""
+"""The lake: streams are written to Delta tables exactly once, and copied from there back into streams."""

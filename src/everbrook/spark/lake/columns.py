@@ -107,7 +107,7 @@ def is_own(name: str) -> bool:
 
 
 def settle(known: Columns, found: Sequence[Columns], most: int) -> Columns:
-    """Add columns that several have found, each by itself. What they do not agree on is JSON, or DOUBLE if numbers."""
+    """Merge columns that several tasks found. Where they disagree, the type is JSON, or DOUBLE for numbers."""
     settled = {column.name: column for column in known}
     lower = {name.lower() for name in settled}
     for column in (column for columns in found for column in columns if column.name not in {c.name for c in known}):

@@ -1,30 +1,33 @@
-"""Delta tables. The log of the table says which files count and which batches are in it, in one commit each.
+"""Delta tables: the log of the table names its files and its batches, with one commit for each batch.
 
-Files that the log does not name do not count, so the files of a batch are written into the folder of the table. A
-batch whose number is in the log is done, whoever asks for it again.
+Files that the log does not name do not count, so the files of a batch are written into the folder of the table. A batch
+whose number is in the log is done, whichever run of the query writes it again. For Delta the query is an application,
+and a batch is one of its transactions. New columns are added in a commit before: they are empty then, and it does not
+matter if the batch comes later or never.
 
-A batch is a transaction of the application that the query is, in Delta's words. Columns that are new are added in a
-commit before: they are empty then, and it does not matter if the batch comes later or never.
+A run of the query removes the files that an earlier run has left. To remove nothing of a run that is still alive, it
+registers in the log first: a commit of the earlier run is refused from then on, by Delta if both happen at once.
 
-A run of the query clears what an earlier one has left. So that it clears nothing of one that still lives, it notes
-itself in the log first: a commit of the earlier run is refused from then on, by Delta if both come at once.
+A table with a constraint, a column that may not be null or is computed, or names that differ in the files is refused: a
+writer has to check every row against these, and tables of the lake take any message.
 """
 
+import json
 import logging
 import re
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.actions import action_of
 from everbrook.spark.lake.columns import (
     DATE,
     GROUP,
@@ -37,15 +40,55 @@ from everbrook.spark.lake.columns import (
     own_fields,
     table_schema,
 )
-from everbrook.spark.lake.errors import LakeUnwritable, RunSuperseded, TableMismatch, require_there, told_of
-from everbrook.spark.lake.files import SMALL_BYTES, Partition
-from everbrook.spark.lake.promises import require_plain
-from everbrook.spark.lake.tables import LakeOptions, Written, new_columns, require_columns
+from everbrook.spark.lake.files import SMALL_BYTES, File, Partition
+from everbrook.spark.lake.lake_errors import LakeUnwritable, RunSuperseded, TableMismatch, require_there, told_of
+from everbrook.spark.lake.lake_table import LakeOptions, Written, new_columns, require_columns
+from everbrook.spark.options import InvalidOption
 
+_CONSTRAINT = "delta.constraints."
+_MAPPING = "delta.columnMapping.mode"
+_COMPUTED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 logger = logging.getLogger(__name__)
 _ATTEMPTS = 5
 _OWN = re.compile(rf"{GROUP}=[^/]*/{DATE}=[^/]*/[0-9a-f-]{{36}}-\d{{9,}}-[0-9a-f]{{32}}\.parquet")
 _CHECKPOINT_EVERY = {"delta.checkpointInterval": "20"}
+
+
+def action_of(file: File) -> AddAction:
+    """Name a file for the log.
+
+    Its statistics have no bounds of columns: where some columns have bounds and others none, delta-rs takes the
+    missing ones for null, and a filter on such a column passes over the file. Parquet has bounds of its own.
+    """
+    partition = {
+        GROUP: file.partition.group,
+        DATE: None if file.partition.date is None else file.partition.date.isoformat(),
+    }
+    stats = msgspec.json.encode({"numRecords": file.rows}).decode()
+    return AddAction(file.path, file.size_bytes, partition, int(time.time() * 1000), data_change=True, stats=stats)
+
+
+def require_plain(folder: Path, table: DeltaTable) -> None:
+    """Refuse a table of which more is promised than that its rows have these columns."""
+    promise = next(_promises(table.metadata().configuration, table.schema()), None)
+    if promise is not None:
+        raise TableMismatch(
+            f"the table {folder} has {promise}, which messages need not keep to: nothing was written. Remove it, or "
+            "give another path"
+        )
+
+
+def _promises(configuration: dict[str, str], schema: Schema) -> Iterator[str]:
+    for name, value in configuration.items():
+        if name.startswith(_CONSTRAINT):
+            yield f"the constraint {name.removeprefix(_CONSTRAINT)!r} ({value})"
+        elif name == _MAPPING and value != "none":
+            yield f"columns that are called otherwise in its files ({_MAPPING} is {value!r})"
+    for field in json.loads(schema.to_json())["fields"]:
+        if not field["nullable"]:
+            yield f"the column {field['name']!r}, which may not be null"
+        elif any(name in field["metadata"] for name in _COMPUTED):
+            yield f"the column {field['name']!r}, whose values are computed or checked"
 
 
 class DeltaLake:
@@ -111,7 +154,7 @@ class DeltaLake:
                 return
 
     def compact(self, retention_hours: int) -> None:
-        """Put small files together, and drop those that the table has not named for so long.
+        """Merge small files, and delete those that the table has not named for that long.
 
         Of files that it has never named only those are dropped that are called like its own: tasks that failed have
         left them. What else is below its folder is somebody's.
@@ -214,7 +257,7 @@ class DeltaLake:
         self._log(table, [action_of(file) for file in written.files], [Transaction(self._app, written.batch), *runs])
 
     def _log(self, table: DeltaTable, actions: Sequence[AddAction], notes: list[Transaction]) -> None:
-        """Commit files and notes to the log, unless somebody has committed one of these notes since the table's."""
+        """Commit files and transactions to the log, unless another writer has committed one of these meanwhile."""
         with told_of(self.folder):
             try:
                 table.create_write_transaction(

@@ -1,12 +1,23 @@
-"""Files of a table: rows are parted by group and day, and written as Parquet, below a folder that nobody reads yet.
+"""Files of a table: rows are partitioned by group and day, and written as Parquet, in a folder that is not read yet.
 
-Whoever asked for them decides whether they count. What waits in memory is bounded, and so is the number of files that
-are open at a time.
+The caller decides whether the files count. The rows in memory are bounded, and so is the number of files that are open
+at a time. The group of a stream comes from its name:
+
+    1                     the first segment of the path (`orders/eu` is in `orders`); 2 means the first two
+    "prefix"              everything before the last segment
+    "^tenants/([^/]+)/"   the match of a regular expression: its first group, or all of it
+
+A group is the name of a folder. A name that is too long is cut, and ends with a digest of the whole; and each `~`
+becomes `-`, because delta-rs does not find compacted files in such a folder. The name of the folder for rows without a
+group is no group either.
 """
 
+import hashlib
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from urllib.parse import quote
 from uuid import uuid4
 
 import numpy as np
@@ -15,9 +26,19 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from everbrook.spark.lake.columns import APPENDED_AT, DATE, GROUP, STREAM
-from everbrook.spark.lake.errors import told_of
-from everbrook.spark.lake.groups import NO_GROUP, escaped
+from everbrook.spark.lake.lake_errors import told_of
+from everbrook.spark.options import InvalidOption
 
+Group = int | str
+OTHERS = ""
+"""Of streams in which nothing is found: tables have NULL for it, as they do not know an empty text."""
+NO_GROUP = "__HIVE_DEFAULT_PARTITION__"
+"""How all readers of such folders know that there is none."""
+PREFIX = "prefix"
+_LONGEST = 200
+"""Bytes of a group in the name of its folder: file systems take 255, and some are for what comes before."""
+_DIGITS = 16
+_ASCII = re.compile(r"[\x00-\x7f]+")
 FILE_BYTES = 128 * 1024 * 1024
 """Where a file ends, and another begins."""
 SMALL_BYTES = FILE_BYTES // 4
@@ -26,6 +47,67 @@ _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _WAITING_BYTES = 96 * 1024 * 1024
 _OPEN_FILES = 32
 COMPRESSION = "zstd"
+
+
+def check_group(group: Group) -> None:
+    """Refuse what says nothing about groups."""
+    if isinstance(group, bool) or (isinstance(group, int) and group < 1) or group == "":
+        raise InvalidOption(f"group must be a number of segments, 'prefix' or a regular expression, got {group!r}")
+    if isinstance(group, str) and group.isdecimal():
+        raise InvalidOption(f"group must be a number of segments without quotes, got the text {group!r}")
+    if isinstance(group, str) and group != PREFIX:
+        try:
+            re.compile(group)
+        except re.error as error:
+            raise InvalidOption(f"group must be a regular expression, got {group!r}: {error}") from None
+
+
+def grouping(group: Group) -> Callable[[str], str]:
+    """Make the function that gives the group of a stream."""
+    find = _finding(group)
+
+    def group_of(stream: str) -> str:
+        found = find(stream)
+        return OTHERS if found == NO_GROUP else _cut(found.replace("~", "-"))
+
+    return group_of
+
+
+def escaped(group: str) -> str:
+    """Write a group as the name of a folder. What is not ASCII stays: Spark takes each byte of it for a character."""
+    return _ASCII.sub(lambda found: quote(found[0], safe=""), group)
+
+
+def _cut(group: str) -> str:
+    if _length(group) <= _LONGEST:
+        return group
+    begin = group[:_LONGEST]
+    while _length(begin) > _LONGEST - _DIGITS - 1:
+        begin = begin[:-1]
+    return f"{begin}-{hashlib.sha256(group.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _length(group: str) -> int:
+    """Count the bytes of a name in which all is escaped: that is how delta-rs names folders when it compacts."""
+    return len(quote(group, safe=""))
+
+
+def _finding(group: Group) -> Callable[[str], str]:
+    if isinstance(group, int):
+        return lambda stream: "/".join(stream.strip("/").split("/")[:group])
+    if group == PREFIX:
+        return lambda stream: stream.strip("/").rpartition("/")[0]
+    return _found_by(re.compile(group))
+
+
+def _found_by(pattern: "re.Pattern[str]") -> Callable[[str], str]:
+    def find(stream: str) -> str:
+        found = pattern.search(stream.strip("/"))
+        if found is None:
+            return OTHERS
+        return (found[1] if pattern.groups else found[0]) or OTHERS
+
+    return find
 
 
 class Partition(Struct, frozen=True):
@@ -54,7 +136,7 @@ class FileWriter:
     """Writes rows to files of a folder."""
 
     def __init__(self, folder: Path, name: str, group_of: Callable[[str], str]) -> None:
-        """Take the folder, what names of files begin with, and what tells the group of a stream."""
+        """Take the folder, the prefix of file names, and the function that gives the group of a stream."""
         self.files: list[File] = []
         self._folder = folder
         self._name = name
@@ -131,7 +213,7 @@ class _Waiting:
 
 
 def parted(rows: pa.Table, group_of: Callable[[str], str]) -> list[tuple[Partition, pa.Table]]:
-    """Part rows by group and day, in their order."""
+    """Partition rows by group and day, in their order."""
     streams = rows.column(STREAM).combine_chunks().dictionary_encode()
     groups = pa.array([group_of(name) or None for name in streams.dictionary.to_pylist()], pa.string())
     of_rows = groups.take(streams.indices).dictionary_encode(null_encoding="encode")

@@ -1,9 +1,9 @@
-"""Incarnations of streams in a table: a stream that was deleted and created anew has rows with the same offsets.
+"""Incarnations of streams in a table: a stream that was deleted and created again has rows with the same offsets.
 
-The column `stream_incarnation` tells them apart. It is null in rows of earlier versions, and of servers that tell no
-incarnation. Of such rows, two at the same offset that were appended at different times are of two incarnations: rows in
-the order of time belong to the next one where their offsets go back. Rows of a known incarnation continue those before
-it whose offsets are lower.
+The column `stream_incarnation` distinguishes them. It is null in rows of earlier versions, and of servers that tell no
+incarnation. Of such rows, two at the same offset that were appended at different times belong to two incarnations:
+sorted by time, rows belong to the next one where their offsets go back. Rows of a known incarnation continue those
+before it with lower offsets.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everbrook.spark.lake.columns import APPENDED_AT, INCARNATION, OFFSET, STREAM
-from everbrook.spark.lake.errors import TableMismatch
+from everbrook.spark.lake.lake_errors import TableMismatch
 
 TELLING = (STREAM, OFFSET, APPENDED_AT, INCARNATION)
 NUMBER = "\0incarnation"
@@ -117,7 +117,7 @@ def _numbers(rows: pa.Table) -> np.ndarray:
 
 
 def _parted(places: list[int], offsets: list[str], times: list[datetime | None]) -> Iterator[list[int]]:
-    """Part rows where their offsets go back, if any offset has two times: else the clock of the server went back."""
+    """Split rows where their offsets go back, if any offset has two times: else the clock of the server went back."""
     twice = len({(offsets[place], times[place]) for place in places}) > len({offsets[place] for place in places})
     one: list[int] = []
     for place in places:

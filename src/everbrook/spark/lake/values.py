@@ -1,24 +1,29 @@
-"""Values of fields, as they stand in messages, and the columns that they go into.
+"""Values of fields, as they stand in messages, and the columns that they fit into.
 
-They are taken as bytes of JSON first (`Raw`), so that what does not fit is kept to the letter. All values of a column
-are read at once; only if that fails is each looked at by itself.
+Values are taken as bytes of JSON first (`Raw`), so that a value that does not fit is kept literally. All values of a
+column are read at once; only if that fails is each one looked at.
+
+A value fits if the column can hold all of it: a value that its type would cut, round or ignore in part does not fit. A
+FLOAT or a DOUBLE holds the number nearest to one with a fraction, as everywhere; whole numbers must be exact.
 """
 
 import re
 from collections.abc import Iterable
-from decimal import Decimal
+from datetime import UTC
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import Meta, Raw
 
 from everbrook.client.tables.json_columns import text_of
-from everbrook.spark.conversion import Misfit, fit
 from everbrook.spark.lake.columns import ANY, JSON, Column
-from everbrook.spark.lake.wholeness import require_whole
+from everbrook.spark.streams.json_conversion import Misfit, fit
 
+_FINER_THAN_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
 NULL = Raw(b"null")
 _exact = msgspec.json.Decoder(float_hook=Decimal)
 _INTEGER = re.compile(rb"-?\d{1,19}")
@@ -26,6 +31,51 @@ _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _PYTHON = {pa.int64(): _Long, pa.float64(): int | float, pa.bool_(): bool, pa.string(): str}
 _BY_FIRST = {b"{": JSON, b"[": JSON, b'"': "text", b"t": "flag", b"f": "flag"}
 _TYPES = {"text": pa.string(), "flag": pa.bool_(), "integer": pa.int64(), "number": pa.float64()}
+
+
+def require_whole(value: Any, found: Any, type_: pa.DataType) -> None:
+    """Refuse a value of which `found`, that fits a type, is only a part. Numbers with a fraction come as decimals."""
+    if value is None:
+        return
+    if pa.types.is_struct(type_):
+        _require_known(value, type_)
+        for field in type_:
+            require_whole(value.get(field.name), found[field.name], field.type)
+    elif pa.types.is_list(type_):
+        for item, found_item in zip(value, found, strict=True):
+            require_whole(item, found_item, type_.value_type)
+    elif pa.types.is_map(type_):
+        for item, (_, found_item) in zip(value.values(), found, strict=True):
+            require_whole(item, found_item, type_.item_type)
+    elif not _is_whole(value, found, type_):
+        raise Misfit(f"has {value!r:.80}, of which {type_} can hold only a part")
+
+
+def _require_known(value: dict[str, Any], type_: pa.DataType) -> None:
+    known = {field.name for field in type_}
+    unknown = next((name for name, item in value.items() if name not in known and item is not None), None)
+    if unknown is not None:
+        raise Misfit(f"has {unknown!r:.80}, which {type_} has not")
+
+
+def _is_whole(value: Any, found: Any, type_: pa.DataType) -> bool:
+    if pa.types.is_floating(type_):
+        return _is_near(value, found, type_)
+    if pa.types.is_timestamp(type_):
+        found.astimezone(UTC)  # which is beyond all years for the first and the last hours of some zones
+        return _FINER_THAN_MICROS.search(value) is None
+    if pa.types.is_decimal(type_):
+        try:
+            return bool(Decimal(value) == found)
+        except InvalidOperation:
+            return False
+    return True
+
+
+def _is_near(value: Any, found: float, type_: pa.DataType) -> bool:
+    with np.errstate(over="ignore"):
+        there = float(np.float32(found)) if type_ == pa.float32() else found
+    return bool(np.isfinite(there)) and (not isinstance(value, int) or there == value)
 
 
 def read_values(column: Column, raws: list[Raw]) -> tuple[pa.Array, list[int]]:

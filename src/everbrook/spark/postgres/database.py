@@ -1,7 +1,7 @@
-"""Connections to a database: how one is opened, for how long it waits, and how a transaction is tried again.
+"""Connections to a database: their settings and timeouts, and how a transaction is retried.
 
-A lock is waited for only so long, and so is a statement: a query that hangs tells nobody anything. What the URL says of
-it wins. Only what may pass by itself is tried again, and the connection is made anew for that.
+Locks and statements have a timeout, because a query that hangs reports nothing. Settings in the URL win. Only transient
+errors are retried, on a new connection.
 """
 
 import os
@@ -15,8 +15,8 @@ import psycopg
 from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict
 
-from everbrook.spark.given import InvalidOption
-from everbrook.spark.postgres.faults import fault_of, is_of_a_moment
+from everbrook.spark.options import InvalidOption
+from everbrook.spark.postgres.errors import fault_of, is_of_a_moment
 
 T = TypeVar("T")
 Cursor = psycopg.Cursor[tuple[object, ...]]

@@ -1,7 +1,7 @@
-"""Extraction: the fields of many messages of JSON, as they are written, with no number and no text changed.
+"""Extraction: finds fields in many JSON messages, and keeps their text as it is.
 
-Messages are decoded into structs that have nothing but the fields that are wanted, so that the rest is passed over
-without being built; fields become columns of JSON. One that is not there, or lies where no object is, is null.
+Messages are decoded into structs that have only the wanted fields, so that the rest is skipped without being built.
+Each field becomes a column of JSON text. A field that is missing, or below something that is no object, is null.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw, Struct, defstruct
 
-from everbrook.spark.postgres.copying import column_of
+from everbrook.spark.postgres.copy_text import column_of
 
 Names = tuple[str, ...]
 Tree = dict[str, "Tree"]

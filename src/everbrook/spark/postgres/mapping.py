@@ -1,22 +1,99 @@
-"""Mappings: which part of a message goes into which column, and how a batch of messages becomes columns of texts.
+"""Mappings: which part of a message goes into which column. A batch of messages becomes columns of texts.
 
-A message that is not what its columns take is a misfit, by its place, with the reason; the others are not held up.
+The path of a column says where its value is:
+
+    value.user.id          a field of the message, within objects
+    value."first name"     fields whose names have dots, spaces or quotes are quoted
+    $                      the whole message
+    @stream                metadata of the message: @stream, @offset, @next_offset, @content_type, @time, @operation
+
+`@operation` is what an event does, in whichever dialect it is written. A message that does not fit its columns is a
+misfit, by its index, with the reason; the other messages are written.
+
+Tables that do not exist are created for their mapping. `session_events` has a unique key of stream and offset, also if
+somebody else made it without one.
 """
 
+import re
 from collections.abc import Mapping as Given
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
+from psycopg.sql import SQL, Composed, Identifier
 
-from everbrook.spark.given import InvalidOption
-from everbrook.spark.postgres import texts
-from everbrook.spark.postgres.copying import column_of
+from everbrook.spark.options import InvalidOption
+from everbrook.spark.postgres.copy_text import BYTES, JSON, JSONB, NUL, as_text, column_of, has_nul
+from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.extraction import Extracted, Extraction
-from everbrook.spark.postgres.paths import OPERATION, TOLD, WHOLE, Field, Path, Told, parse_path
-from everbrook.spark.postgres.tables import Table
+from everbrook.spark.postgres.table import Table, create, exists, identifier_of, look_up, names
 
-VALUE = "value"
+STREAM, OFFSET, NEXT_OFFSET, VALUE = "stream", "offset", "next_offset", "value"
+"""Columns of the source."""
+TOLD = ("stream", "offset", "next_offset", "content_type", "time")
+"""What the source tells of each message, in columns of these names."""
+OPERATION = "operation"
+
+_SEGMENT = re.compile(r'"((?:[^"\\]|\\.)+)"|([^\s."$@][^."]*)')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class Told(Struct, frozen=True):
+    """Metadata of a message."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+
+class Field(Struct, frozen=True):
+    """A field of the message, by the names that lead to it. None of them lead to all of it."""
+
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ".".join(_quoted(name) for name in self.names) or "$"
+
+
+Path = Told | Field
+STREAM_PATH, OFFSET_PATH = Told("stream"), Told("offset")
+WHOLE, KEY_PATH, TYPE_PATH, VALUE_PATH = Field(), Field(("key",)), Field(("type",)), Field(("value",))
+
+
+def parse_path(text: str) -> Path:
+    """Read a path. A ValueError says what is wrong with it."""
+    if text == "$":
+        return WHOLE
+    if text.startswith("@"):
+        if text[1:] not in (*TOLD, OPERATION):
+            raise ValueError(f"must be one of {', '.join(f'@{name}' for name in (*TOLD, OPERATION))}, got {text!r}")
+        return Told(text[1:])
+    return Field(_names(text))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names: list[str] = []
+    place = 0
+    while found := _SEGMENT.match(text, place):
+        names.append(_ESCAPED.sub(r"\1", found[1]) if found[1] is not None else found[2])
+        place = found.end()
+        if place == len(text):
+            return tuple(names)
+        if text[place] != ".":
+            break
+        place += 1
+    raise ValueError(f"must be $, a name that begins with @, or fields such as value.user.id, got {text!r}")
+
+
+def _quoted(name: str) -> str:
+    found = _SEGMENT.fullmatch(name)
+    if found is not None and found[2] is not None:
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 _OPERATIONS = ((OPERATION,), ("headers", OPERATION), ("headers", "control"))
 """Where the dialects write what an event does."""
 
@@ -96,7 +173,7 @@ class Mapper:
         if any(place.path == Told(OPERATION) for place in mapping.places):
             fields |= set(_OPERATIONS)
         # A whole message is checked to be JSON only where it has to be.
-        of_json = any(place.path == WHOLE and place.kind in {texts.JSON, texts.JSONB} for place in mapping.places)
+        of_json = any(place.path == WHOLE and place.kind in {JSON, JSONB} for place in mapping.places)
         self._extraction = Extraction(fields) if fields or of_json else None
 
     def read(self, batch: pa.RecordBatch) -> Mapped:
@@ -117,7 +194,7 @@ class Mapper:
             case Field(names=()):
                 return _whole(place, batch.column(VALUE), misfits)
             case path:
-                return texts.as_text(place.kind, place.column, _values(path, extracted), misfits)
+                return as_text(place.kind, place.column, _values(path, extracted), misfits)
 
 
 def _values(path: Path, extracted: Extracted) -> pa.Array:
@@ -129,7 +206,7 @@ def _values(path: Path, extracted: Extracted) -> pa.Array:
 
 def _whole(place: Place, payloads: pa.Array, misfits: dict[int, str]) -> pa.Array:
     """Give the messages themselves."""
-    if place.kind == texts.BYTES:
+    if place.kind == BYTES:
         return column_of([b"\\x" + payload.hex().encode() for payload in payloads.cast(pa.binary()).to_pylist()])
     _note_nuls(place, payloads, misfits)
     try:
@@ -140,14 +217,14 @@ def _whole(place: Place, payloads: pa.Array, misfits: dict[int, str]) -> pa.Arra
 
 def _note_nuls(place: Place, payloads: pa.Array, misfits: dict[int, str]) -> None:
     """Note messages with the character that Postgres can't keep. In JSON it is only found where it is escaped."""
-    in_json = place.kind == texts.JSONB
+    in_json = place.kind == JSONB
     suspects = pc.match_substring(payloads, "\\u0000" if in_json else "\0")
     if not pc.any(suspects).as_py():
         return
     for number in pc.indices_nonzero(suspects).to_pylist():
         payload = payloads.slice(number, 1).cast(pa.binary())[0].as_py()
-        if not in_json or texts.has_nul(payload):
-            misfits[number] = f"the column {place.column} {texts.NUL}"
+        if not in_json or has_nul(payload):
+            misfits[number] = f"the column {place.column} {NUL}"
 
 
 def _text(number: int, value: bytes, misfits: dict[int, str]) -> bytes | None:
@@ -157,3 +234,66 @@ def _text(number: int, value: bytes, misfits: dict[int, str]) -> bytes | None:
         misfits[number] = f"is no text in UTF-8: {error}"
         return None
     return value
+
+
+EVENTS = """
+    CREATE TABLE IF NOT EXISTS {table} (
+        id SERIAL PRIMARY KEY,
+        stream_name TEXT NOT NULL,
+        event_key TEXT,
+        event_type TEXT,
+        operation TEXT,
+        payload JSONB NOT NULL,
+        ds_offset TEXT,
+        received_at TIMESTAMPTZ DEFAULT NOW(),
+        UNIQUE (stream_name, ds_offset)
+    )
+"""
+_GUARD = ("stream_name", "ds_offset")
+_STATE_KEY: tuple[Path, ...] = (STREAM_PATH, TYPE_PATH, KEY_PATH)
+
+
+def create_events(cursor: Cursor, name: str) -> None:
+    """Make a table of events, or give one that is there the key that it lacks."""
+    if not exists(cursor, name):
+        create(cursor, name, EVENTS)
+        return
+    table = look_up(cursor, name)
+    if not set(SESSION_EVENTS) <= set(table.columns) or table.key_on(_GUARD) is not None:
+        return
+    try:
+        with cursor.connection.transaction():
+            cursor.execute(SQL("ALTER TABLE {} ADD UNIQUE ({})").format(table.identifier, names(_GUARD)))
+    except (psycopg.errors.UniqueViolation, psycopg.errors.InsufficientPrivilege) as error:
+        raise InvalidOption(
+            f"{name!r} has no unique key of stream_name and ds_offset, and can't be given one "
+            f"({error.diag.message_primary}). Do it yourself: ALTER TABLE {name} ADD UNIQUE (stream_name, ds_offset)"
+        ) from error
+
+
+def create_mapped(cursor: Cursor, name: str, paths: dict[str, Path], mode: str) -> None:
+    """Make a table for a mapping: JSON for whole messages and values, text for fields."""
+    if exists(cursor, name):
+        return
+    columns = [SQL("{} {}").format(Identifier(column), SQL(_type(path))) for column, path in paths.items()]
+    key = [
+        column
+        for column, path in paths.items()
+        if path in (_STATE_KEY if mode == "state" else (STREAM_PATH, OFFSET_PATH))
+    ]
+    statement = SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+        identifier_of(name), SQL(", ").join([*columns, *_keys(key, mode)])
+    )
+    cursor.execute(statement)
+
+
+def _keys(key: list[str], mode: str) -> list[Composed]:
+    if mode == "state":
+        return [SQL("PRIMARY KEY ({})").format(names(key))] if key else []
+    return [SQL("UNIQUE ({})").format(names(key))] if len(key) == len((STREAM_PATH, OFFSET_PATH)) else []
+
+
+def _type(path: Path) -> str:
+    if path in {WHOLE, VALUE_PATH}:
+        return "jsonb"
+    return "timestamptz" if path == Told("time") else "text"

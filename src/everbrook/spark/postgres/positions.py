@@ -1,13 +1,13 @@
 """Positions: how far a sink has come in each stream, kept in the database that it writes to.
 
-They move in the transaction that writes the rows, so that both are there, or neither is. A row before its stream's
-position is there already. Whoever writes to a stream holds its position: two runs of a query can't mix.
+A position advances in the transaction that writes the rows, so both happen or neither does. Rows before the position of
+their stream are there already. A transaction locks the positions of its streams, so two runs of a query can't mix.
 
 A position belongs to one incarnation of the stream: another incarnation is written from its beginning, whichever query
-wrote the one before. Where an incarnation is not known, a stream that is at its beginning again in a later batch of
-the same query was deleted and created anew. One that goes back to another place can't be told from it: its rows may be
-there, as after a checkpoint of yesterday was put back, or be others of which a filter has left out the first. So
-nothing is written or cleared, and the user is asked.
+wrote the one before. Where the incarnation is not known, a stream that is at its beginning again in a later batch of
+the same query was deleted and created anew. A stream that goes back to another offset is ambiguous: its rows may exist,
+as after an older checkpoint was restored, or be others of which a filter has left out the first. So nothing is written
+or deleted, and the query fails with a message to the user.
 
 A position of an earlier version has no incarnation. If the stream was created after the position was written, it is
 another one. The clocks of the server and of the database may differ, so both times must be an hour apart.
@@ -21,9 +21,9 @@ from typing import cast
 from msgspec import Struct
 from psycopg import sql
 
-from everbrook.spark.positions import Position
 from everbrook.spark.postgres.database import Cursor, DatabaseOptions, connect
-from everbrook.spark.postgres.tables import create, exists, identifier_of, look_up
+from everbrook.spark.postgres.table import create, exists, identifier_of, look_up
+from everbrook.spark.streams.offsets import Position
 
 TABLE = "everbrook_positions"
 _CREATE = """
@@ -60,7 +60,7 @@ _BEGINNING = re.compile(r"-1|[0_]*")
 
 
 class PositionWentBack(Exception):
-    """A stream went back, and what that means can't be told."""
+    """A stream went back to an earlier offset, and the reason is unknown."""
 
     restartable = False
 
@@ -78,7 +78,7 @@ class Writer(Struct, frozen=True):
 
 
 class Reached(Struct, frozen=True):
-    """How far a sink has come in an incarnation of a stream, if that is known, and in which batch of which query."""
+    """The progress of a sink in a stream: the offset, the incarnation if it is known, the query and its batch."""
 
     next_offset: str = ""
     query: str = ""
@@ -87,7 +87,7 @@ class Reached(Struct, frozen=True):
     updated_at: datetime | None = None
 
     def begins_anew(self, writer: Writer, stream: str, offset: str) -> bool:
-        """Tell whether a stream that goes on at an offset is another one of the same name."""
+        """Tell whether a stream that continues at an offset is another one of the same name."""
         later = self.query == writer.query and self.batch < writer.batch
         told = writer.incarnations.get(stream)
         if told and self.incarnation:
@@ -164,7 +164,7 @@ def advance(cursor: Cursor, writer: Writer, ends: dict[str, Position]) -> None:
 
 
 def forget(url: str, sink: str) -> int:
-    """Forget how far a sink has come, and tell in how many streams it had come anywhere.
+    """Delete the positions of a sink, and give their number.
 
     What it has written stays. Whatever reads the streams again writes to a table without a unique key again.
     """

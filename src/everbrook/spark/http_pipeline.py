@@ -1,0 +1,191 @@
+"""Pipelining: many small requests over one connection, several of them in flight, for tasks with many streams.
+
+A general client takes half a millisecond for each request, more than the server takes and more than a small page is
+worth. This one handles GET, HEAD, PUT and POST with plain success only. Any other answer, and any failure, is left to
+the general client, which repeats the request.
+"""
+
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httptools
+from msgspec import Struct
+
+_AHEAD = 32
+_RECEIVE_BYTES = 256 * 1024
+OK = 200
+
+Credentials = Callable[[], Mapping[str, str]]
+"""Gives the headers that let requests in, which may change while there are more to be made."""
+
+
+class Broken(Exception):
+    """The connection did not hold. Nothing is known of what was not answered."""
+
+
+class Answer(Struct):
+    """The answer to a request."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation of the stream, if the server tells it."""
+        return self.headers.get(b"stream-incarnation", b"").decode()
+
+    def is_of(self, incarnation: str) -> bool:
+        """Tell whether the answer is about this incarnation of the stream, or none was asked for."""
+        return incarnation in {"", self.incarnation}
+
+
+class Put(Struct, frozen=True):
+    """What is put where."""
+
+    target: str
+    headers: dict[str, str]
+    body: bytes
+    method: str = "PUT"
+
+
+class _Answers:
+    """Collects answers as the parser finds them."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Answer] = deque()
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[bytes, bytes] = {}
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise Broken(str(error)) from error
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self.ready.append(Answer(self._parser.get_status_code(), self._headers, body))
+        self._headers, self._parts = {}, []
+
+
+class _Heads:
+    """Collects answers to HEAD, which end with their headers even if these announce a body."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Answer] = deque()
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        *heads, self._partial = (self._partial + data).split(b"\r\n\r\n")
+        self.ready.extend(_head_of(head) for head in heads)
+
+
+def _head_of(head: bytes) -> Answer:
+    line, *fields = head.split(b"\r\n")
+    version, _, status = line.partition(b" ")
+    if not version.startswith(b"HTTP/1.1") or not status[:3].isdigit():
+        raise Broken(f"the server answered {line[:100]!r} to HEAD")
+    pairs = (field.partition(b":") for field in fields)
+    return Answer(int(status[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}, b"")
+
+
+class Pipeline:
+    """A connection over which requests follow each other without waiting."""
+
+    def __init__(self, sock: socket.socket, host: str) -> None:
+        self._socket = sock
+        self._host = host
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def get(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
+        """Ask for each target, and give the answers in their order."""
+        return self._ask("GET", targets, headers, _Answers())
+
+    def head(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
+        """Ask for the headers of each target, and give the answers in their order."""
+        return self._ask("HEAD", targets, headers, _Heads())
+
+    def put(self, requests: Sequence[Put], headers: Credentials) -> Iterator[Answer]:
+        """Send bodies, few or small, without waiting for answers, and give the answers in their order."""
+        answers, given = _Answers(), headers()
+        try:
+            self._socket.sendall(b"".join(self._put(request, given) for request in requests))
+            for _ in requests:
+                while not answers.ready:
+                    self._receive(answers)
+                yield answers.ready.popleft()
+        except OSError as error:
+            raise Broken(str(error) or type(error).__name__) from error
+
+    def _put(self, request: Put, headers: Mapping[str, str]) -> bytes:
+        given = {"Host": self._host, **headers, **request.headers, "Content-Length": str(len(request.body))}
+        told = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+        return f"{request.method} {request.target} HTTP/1.1\r\n{told}\r\n".encode() + request.body
+
+    def _ask(
+        self, method: str, targets: Iterator[str], headers: Credentials, answers: _Answers | _Heads
+    ) -> Iterator[Answer]:
+        under_way = 0
+        try:
+            while True:
+                if under_way <= _AHEAD // 2:
+                    requests = self._requests(method, targets, headers(), _AHEAD - under_way)
+                    under_way += len(requests)
+                    self._socket.sendall(b"".join(requests))
+                if not under_way:
+                    return
+                while answers.ready:
+                    under_way -= 1
+                    yield answers.ready.popleft()
+                if under_way:
+                    self._receive(answers)
+        except OSError as error:
+            raise Broken(str(error) or type(error).__name__) from error
+
+    def _receive(self, answers: _Answers | _Heads) -> None:
+        data = self._socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise Broken("the server closed the connection")
+        answers.feed(data)
+
+    def _requests(self, method: str, targets: Iterator[str], headers: Mapping[str, str], count: int) -> list[bytes]:
+        told = "".join(f"{name}: {value}\r\n" for name, value in {"Host": self._host, **headers}.items())
+        taken = (target for _, target in zip(range(count), targets, strict=False))
+        return [f"{method} {target} HTTP/1.1\r\n{told}\r\n".encode() for target in taken]
+
+
+def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> Pipeline | None:
+    """Connect to a server. None where that goes through a proxy, which is the general client's affair."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if parts.scheme in getproxies() and not proxy_bypass(host):
+        return None
+    try:
+        sock = socket.create_connection((host, port), timeout_secs)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            sock = context.wrap_socket(sock, server_hostname=host)
+    except OSError:
+        return None  # the general client tries again, and says what is wrong
+    return Pipeline(sock, parts.netloc.rpartition("@")[2])
+
+
+def target_of(url: str, query: Mapping[str, str]) -> str:
+    """Give what stands in the line of a request."""
+    parts = urlsplit(url)
+    return f"{quote(parts.path, safe='/%')}?{urlencode(query)}"

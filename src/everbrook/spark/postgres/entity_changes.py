@@ -1,0 +1,246 @@
+"""Folds changes into what becomes of each entity of a table, and compares keys as the database does.
+
+Only the last change of an entity matters, except for those that append or leave out unchanged fields: they need the
+current value. A reset voids what came before it in its stream. Values are kept as they were written until something is
+appended to them.
+
+A key column may have one value for several texts (`1` and `01` of an int, both cases of a UUID), refuse some, or
+truncate. Keys are therefore copied to a temporary table with the same columns first: the database decides whether two
+changes concern the same row, and refuses a key that no row can have in both.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET, Struct
+from psycopg.sql import SQL, Composed, Identifier
+
+from everbrook.protocol.entities import State
+from everbrook.protocol.state_changes import (
+    Append,
+    Change,
+    InvalidChange,
+    Remove,
+    Reset,
+    Set,
+    StateMessage,
+    parse_message,
+    shown,
+)
+from everbrook.spark.postgres.bisection import RowRefused
+from everbrook.spark.postgres.copy_text import UNREADABLE, column_of, data_of, decode_json, rows_of
+from everbrook.spark.postgres.database import Cursor
+from everbrook.spark.postgres.table import Table, names
+
+Entity = tuple[str, str, str]
+"""Stream, type and key. Where a table does not tell streams or types apart, theirs are empty."""
+
+HELD, NUMBER = Identifier("everbrook_keys"), Identifier("everbrook_number")
+_CREATE = SQL("CREATE TEMP TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS SELECT 0 AS {}, {} FROM {} WITH NO DATA")
+_COPY = SQL("COPY {} ({}, {}) FROM STDIN")
+_SAME = SQL("SELECT * FROM (SELECT {0}, min({0}) OVER (PARTITION BY {1}) AS first FROM {2}) k WHERE {0} <> first")
+
+
+class Held(Struct, frozen=True):
+    """Entities whose keys are held, by their numbers."""
+
+    numbers: dict[Entity, int]
+    firsts: dict[Entity, Entity]
+    """By which entity one goes that has the key of another: the first of them."""
+
+    def named(self, entity: Entity) -> Entity:
+        """Give the entity that stands for all that have its key."""
+        return self.firsts.get(entity, entity)
+
+
+class Keys:
+    """The keys of entities, in a table that lasts as long as the connection, with rows for as long as an attempt."""
+
+    def __init__(self, table: Table, key: tuple[tuple[str, int], ...]) -> None:
+        """Take the columns of the key, and which part of an entity each is."""
+        self._table = table
+        self._key = key
+        self._columns = [column for column, _ in key]
+        self.verbatim = all(table.columns[column].verbatim for column in self._columns)
+        """Whether entities that differ have keys that differ, so that nobody has to be asked."""
+
+    def hold(self, cursor: Cursor, entities: Iterable[Entity]) -> Held:
+        """Copy the keys of entities, in place of those before."""
+        numbers = {entity: number for number, entity in enumerate(dict.fromkeys(entities))}
+        cursor.execute(_CREATE.format(HELD, NUMBER, names(self._columns), self._table.identifier))
+        if not numbers:
+            return Held({}, {})
+        cursor.execute(SQL("DELETE FROM {}").format(HELD))
+        with cursor.copy(_COPY.format(HELD, NUMBER, names(self._columns))) as copy:
+            copy.write(data_of(self._lines(numbers)))
+        return Held(numbers, {} if self.verbatim else self._firsts(cursor, list(numbers)))
+
+    def _firsts(self, cursor: Cursor, entities: list[Entity]) -> dict[Entity, Entity]:
+        same = cursor.execute(_SAME.format(NUMBER, names(self._columns), HELD)).fetchall()
+        return {entities[int(str(number))]: entities[int(str(first))] for number, first in same}
+
+    def same(self) -> Composed:
+        """Compare the key of a row `r` with one `e` that is held."""
+        return SQL(" AND ").join(SQL("r.{0} = e.{0}").format(Identifier(column)) for column in self._columns)
+
+    def _lines(self, numbers: dict[Entity, int]) -> pa.Array:
+        places = column_of([str(number).encode() for number in numbers.values()])
+        parts = (column_of([entity[part].encode() for entity in numbers]) for _, part in self._key)
+        return rows_of([places, *parts])
+
+
+class Told(Struct, frozen=True):
+    """A message of a stream, and what it says."""
+
+    stream: str
+    offset: str
+    message: StateMessage
+    unchanged: tuple[str, ...] = ()
+    """Fields that a value leaves out, as they stay what they were: capture writes so of values that Postgres keeps."""
+
+
+class Current(Struct, frozen=True):
+    """The value of an entity as the table has it, and of which message of which stream it is."""
+
+    value: Any
+    stream: str | None
+    offset: str | None
+
+
+class Final(Struct, frozen=True):
+    """The last change of an entity, by its place, and what it made of the value if something was appended."""
+
+    place: int
+    removed: bool = False
+    appended: Any = UNSET
+
+
+class Folded(Struct, frozen=True):
+    """What is to be done: streams that are to be cleared, up to an offset, and the last changes of entities."""
+
+    cleared: dict[str, str]
+    finals: dict[Entity, Final]
+
+
+def parse_told(stream: str, offset: str, payload: bytes) -> Told:
+    """Read a message. A ValueError says why it is no change."""
+    try:
+        decoded = decode_json(payload)
+    except UNREADABLE as error:
+        raise InvalidChange(f"is no JSON: {error}") from None
+    message = parse_message(decoded)
+    return Told(stream, offset, message, _unchanged(decoded) if isinstance(message, Set) else ())
+
+
+def _unchanged(decoded: dict[str, Any]) -> tuple[str, ...]:
+    headers = decoded.get("headers")
+    names = headers.get("unchanged") if isinstance(headers, dict) else None
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+class Folding:
+    """Folds changes of one range of rows."""
+
+    def __init__(self, told: Mapping[int, Told], entity_of: Callable[[Told, Change], Entity | None]) -> None:
+        """Take what rows say, by their places, and which entity of the table a change is of, if of any."""
+        self._told = told
+        self._entity_of = entity_of
+
+    def appended_first(self, places: Sequence[int]) -> set[Entity]:
+        """Find the entities whose current values matter: whose first change appends, or leaves something out."""
+        begun: dict[Entity, bool] = {}
+        for place in places:
+            told = self._told[place]
+            if isinstance(told.message, Set | Remove | Append):
+                entity = self._entity_of(told, told.message)
+                if entity is not None:
+                    begun.setdefault(entity, isinstance(told.message, Append) or bool(told.unchanged))
+        return {entity for entity, appends in begun.items() if appends}
+
+    def fold(self, places: Sequence[int], current: Mapping[Entity, Current]) -> Folded:
+        """Fold changes. One that can't be appended is a `RowRefused`."""
+        fold = _Fold(self._told, current)
+        for place in places:
+            told = self._told[place]
+            match told.message:
+                case Reset():
+                    fold.clear(told)
+                case Set() | Remove() | Append() as change:
+                    entity = self._entity_of(told, change)
+                    if entity is not None:
+                        fold.apply(place, entity, change)
+        return Folded(fold.cleared, fold.finals)
+
+
+class _Fold:
+    """What changes have made so far."""
+
+    def __init__(self, told: Mapping[int, Told], current: Mapping[Entity, Current]) -> None:
+        self._told = told
+        self._current = current
+        self._appended = State()
+        self.cleared: dict[str, str] = {}
+        self.finals: dict[Entity, Final] = {}
+
+    def clear(self, told: Told) -> None:
+        self.cleared[told.stream] = told.offset
+        finals = self.finals.items()
+        self.finals = {each: final for each, final in finals if self._told[final.place].stream != told.stream}
+
+    def apply(self, place: int, entity: Entity, change: Change) -> None:
+        told = self._told[place]
+        if not isinstance(change, Append) and not told.unchanged:
+            self.finals[entity] = Final(place, removed=isinstance(change, Remove))
+            return
+        there = self._there(entity)
+        if there is not None and there.stream == told.stream and (there.offset or "") >= told.offset:
+            return  # the table has it already
+        try:
+            grown = (
+                self._append(entity, change, there)
+                if isinstance(change, Append)
+                else self._complete(entity, change, there, told.unchanged)
+            )
+            self.finals[entity] = Final(place, appended=grown)
+        except InvalidChange as error:
+            raise RowRefused(place, str(error)) from None
+
+    def _there(self, entity: Entity) -> Current | None:
+        """Give what the table has of an entity, unless a change or a reset came since."""
+        there = self._current.get(entity)
+        return None if there is None or entity in self.finals or there.stream in self.cleared else there
+
+    def _append(self, entity: Entity, change: Append, there: Current | None) -> Any:
+        """Join the value as it is and what comes to it, by the rule of the protocol."""
+        final = self.finals.get(entity)
+        type_, key = change.type, msgspec.json.encode(entity).decode()
+        if final is None or final.appended is UNSET:
+            self._appended.apply(Remove(type_, key))
+            value = self._before(final, there)
+            if value is not UNSET:
+                self._appended.apply(Set(type_, key, value))
+        try:
+            self._appended.apply(Append(type_, key, change.value))
+        except InvalidChange as error:
+            raise InvalidChange(str(error).replace(shown(key), shown(change.key))) from None
+        return self._appended[type_][key]
+
+    def _complete(self, entity: Entity, change: Change, there: Current | None, unchanged: Sequence[str]) -> Any:
+        """Join a value and the fields that it leaves out, which are as they were."""
+        final = self.finals.get(entity)
+        before = self._before(final, there) if final is None or final.appended is UNSET else final.appended
+        given = getattr(change, "value", None)
+        missing = [name for name in unchanged if not isinstance(before, dict) or name not in before]
+        if missing or not isinstance(given, dict):
+            raise InvalidChange(f"leaves out {', '.join(missing)}, of which the row has nothing")
+        value = given | {name: before[name] for name in unchanged}
+        self._appended.apply(Set(change.type, msgspec.json.encode(entity).decode(), value))
+        return value
+
+    def _before(self, final: Final | None, there: Current | None) -> Any:
+        if final is None:
+            return UNSET if there is None else there.value
+        message = self._told[final.place].message
+        return message.value if isinstance(message, Set) else UNSET

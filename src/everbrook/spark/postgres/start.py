@@ -1,0 +1,293 @@
+"""The start of a capture, and the watch over what it was started with.
+
+Publication, slot and copy are made on first use: the slot before the copy, the manifest after it. With a manifest the
+capture has begun. Without one, whatever exists was left by a start that did not finish, and is made anew.
+
+A publication sends a change or does not, as it was when the change was made: what it left out can't be told later, so a
+capture must not continue past such a gap. Publication and tables are checked when a connection begins, and regularly
+after that.
+"""
+
+import logging
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from everbrook.spark.postgres.capture_options import CaptureOptions, CaptureTuning, parse_folder
+from everbrook.spark.postgres.capture_position import MANIFEST, MARKER, RESETS, VERSION, Position, parse_lsn
+from everbrook.spark.postgres.change_messages import Types
+from everbrook.spark.postgres.errors import START_OVER, CaptureError, CaptureRefused, ChangesLost
+from everbrook.spark.postgres.publication import (
+    Published,
+    check_server,
+    find_publication,
+    find_tables,
+    identify_later,
+    lacking_actions,
+    publish,
+    shown,
+)
+from everbrook.spark.postgres.routing import NAMED, Streams
+from everbrook.spark.postgres.slot import Replication, connect, drop_slot, slot_exists
+from everbrook.spark.postgres.snapshot import (
+    Manifest,
+    Part,
+    TableRecord,
+    copy_tables,
+    load_manifest,
+    wanted,
+    write_whole,
+)
+from everbrook.spark.postgres.system_catalog import Table, tell_types
+
+logger = logging.getLogger(__name__)
+_LOCK_TIMEOUT = "1s"
+Connection = psycopg.Connection[Any]
+_AFTER_ALL = 1 << 64, 0
+"""A position behind those of all changes."""
+
+
+def begin(options: CaptureOptions, tuning: CaptureTuning) -> Manifest:
+    """Begin a capture, unless it has begun already."""
+    manifest = load_manifest(options.location)
+    if manifest is not None:
+        return _went_on(options, manifest)
+    options.location.mkdir(parents=True, exist_ok=True)
+    with connect(options.url) as connection:
+        check_server(connection)
+        connection.execute("SELECT set_config('lock_timeout', %s, false)", [tuning.lock_timeout])
+        published = publish(connection, options, find_tables(connection, options))
+        _clear(connection, options)
+        write_whole(options.location, MARKER, msgspec.json.encode({"slot": options.slot}))
+        try:
+            return _copied(options, published, tuning.pages_per_part)
+        except BaseException:
+            with suppress(
+                psycopg.Error, CaptureError
+            ):  # Postgres would keep what is written for a slot that nobody reads
+                drop_slot(connection, options.slot, within_secs=1.0)
+            raise
+
+
+def _went_on(options: CaptureOptions, manifest: Manifest) -> Manifest:
+    """Refuse other streams than before, and drop tables that are left out: their changes from now on are lost."""
+    if manifest.routing not in {None, options.routing}:
+        raise CaptureRefused(
+            "the options stream, streamPrefix and streamColumn are not those that the capture began with: rows that "
+            f"are in other streams by now would never be removed from there. {START_OVER}"
+        )
+    kept = tuple(wanted(options, manifest))
+    if len(kept) == len(manifest.tables):
+        return manifest
+    with connect(options.url) as connection:
+        query = "SELECT to_regclass(name)::oid::int8 FROM unnest(%s::text[]) name"
+        named = {oid for (oid,) in connection.execute(query, [list(options.tables)])}
+    for record in manifest.tables:
+        if record not in kept and record.oid in named:
+            raise CaptureRefused(f"the option tables has another name than {record.given!r} for {record.name} now")
+    manifest = msgspec.structs.replace(manifest, tables=kept)
+    write_whole(options.location, MANIFEST, msgspec.json.encode(manifest))
+    return manifest
+
+
+def first_position(manifest: Manifest) -> Position:
+    """Give the position before everything."""
+    return Position(VERSION, lsn=manifest.lsn, copied_bytes=0 if manifest.parts else None)
+
+
+def _clear(connection: Connection, options: CaptureOptions) -> None:
+    """Remove what an unfinished start has left. A slot of another client is left alone."""
+    if slot_exists(connection, options.slot):
+        marker = options.location / MARKER
+        if not marker.exists() or msgspec.json.decode(marker.read_bytes()).get("slot") != options.slot:
+            raise CaptureRefused(
+                f"there is a slot {options.slot!r} already, and nothing in {options.location} says that it is this "
+                "query's. Give the option slot another name, or drop it: "
+                f"SELECT pg_drop_replication_slot('{options.slot}')"
+            )
+        drop_slot(connection, options.slot)
+    _remove_copy(options.location)
+
+
+def _remove_copy(folder: Path) -> None:
+    for path in (*folder.glob("part-*.copy"), folder / NAMED):
+        path.unlink(missing_ok=True)
+
+
+def _copied(options: CaptureOptions, published: list[Published], pages_per_part: int) -> Manifest:
+    with closing(Replication(options.url)) as replication:
+        lsn, snapshot = replication.create_slot(options.slot)
+        parts = []
+        if options.initial_copy:
+            tables = ", ".join(each.table.full_name for each in published)
+            logger.info("copying %s as of %s into %s", tables, lsn, options.location)
+            parts = _resets(options.location) + copy_tables(options, snapshot, published, pages_per_part)
+        _name_streams(options, snapshot, [each.table for each in published])
+    types, records = _Told(), []
+    for given, each in zip(options.tables, published, strict=True):
+        key_columns = options.key_of(each.table.full_name, each.table.name)
+        shape = each.table.shape(key_columns)
+        records.append(TableRecord(each.table.oid, given, each.table.type, shape, each.member, each.table.partitioned))
+    with connect(options.url) as connection:
+        tell_types(connection, types, {column.type_oid for each in records for column in each.shape.columns})
+    manifest = Manifest(
+        options.slot,
+        options.publication,
+        parse_lsn(lsn),
+        tuple(records),
+        tuple(parts),
+        types.bases,
+        types.elements,
+        options.routing,
+    )
+    write_whole(options.location, MANIFEST, msgspec.json.encode(manifest))
+    return manifest
+
+
+def _resets(folder: Path) -> list[Part]:
+    """Give the first part of the copy, which resets the streams of the capture before, if there was one."""
+    path = folder / RESETS
+    return [Part("", RESETS, path.stat().st_size)] if path.exists() else []
+
+
+def forget(location: Path | str) -> None:
+    """Drop the progress of the capture with this `copyLocation`, but not the names of the streams that it wrote.
+
+    The next copy begins with their reset. Without it, rows that were deleted in between would stay in the materialised
+    states of the streams.
+    """
+    folder = parse_folder(str(location))
+    manifest = load_manifest(folder)
+    if manifest is not None and manifest.routing is not None:
+        streams = Streams(manifest.routing, folder)
+        written = {name for record in manifest.tables for name in streams.of_table(record.name, _AFTER_ALL)}
+        lines = {name.encode() + b"\n" for name in written}
+        if (folder / RESETS).exists():  # of the capture before: perhaps they were not all read
+            lines |= set((folder / RESETS).read_bytes().splitlines(keepends=True))
+        if lines:
+            write_whole(folder, RESETS, b"".join(sorted(lines)))
+    _remove_copy(folder)
+    for name in (MANIFEST, MARKER):
+        (folder / name).unlink(missing_ok=True)
+
+
+class _Told(Types):
+    """Records the types that were looked up, for the manifest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bases: dict[int, int] = {}
+        self.elements: dict[int, int] = {}
+
+    def tell(self, bases: Any, elements: Any) -> None:
+        super().tell(bases, elements)
+        self.bases.update(bases)
+        self.elements.update(elements)
+
+
+def _name_streams(options: CaptureOptions, snapshot: str, tables: list[Table]) -> None:
+    """Write down the streams that the copied rows go to, if a column names them."""
+    column = options.routing.column
+    if column is None:
+        return
+    streams = Streams(options.routing, options.location)
+    with connect(options.url, autocommit=False) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+        for table in tables:
+            # What `format` writes is what COPY and changes have; a cast to text is not, for some types.
+            query = sql.SQL("SELECT DISTINCT CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END FROM {1}")
+            for (value,) in connection.execute(query.format(sql.Identifier(column), table.identifier)):
+                streams.note(streams.of_value(None if value is None else value.encode()), (0, 0))
+    streams.write()
+
+
+class Watch:
+    """Looks after the tables of a capture."""
+
+    def __init__(self, options: CaptureOptions, manifest: Manifest, tuning: CaptureTuning) -> None:
+        self._options = options
+        self._tuning = tuning
+        self._began_with = {record.oid: record.name for record in manifest.tables}
+        self._records = wanted(options, manifest)
+        self._looked_at = 0.0
+        self._dropped_before: int | None = None
+
+    @property
+    def due(self) -> bool:
+        """Tell whether it is time to look again."""
+        return time.monotonic() - self._looked_at > self._tuning.look_secs
+
+    @property
+    def unsure(self) -> bool:
+        """Tell whether to look again when there is a reason to."""
+        return time.monotonic() - self._looked_at > self._tuning.unsure_secs
+
+    def look(self, connection: Connection, reached_lsn: int) -> None:
+        """Refuse to continue if publication or tables have changed. Changes have been received up to an LSN."""
+        connection.execute("SELECT set_config('lock_timeout', %s, false)", [_LOCK_TIMEOUT])
+        check_server(connection)
+        self._look_at_publication(connection)
+        tables = self._tables(connection)
+        for table in tables:
+            if table.oid not in self._began_with:
+                again = table.type in self._began_with.values()
+                why = (
+                    "was dropped and created again" if again else "is not one of the tables that the capture began with"
+                )
+                raise CaptureRefused(f"{table.full_name} {why}: its rows were not copied. {START_OVER}")
+            identify_later(connection, self._options, table)
+        self._look_for_dropped(connection, reached_lsn)
+        self._looked_at = time.monotonic()
+
+    def _tables(self, connection: Connection) -> list[Table]:
+        """Look up the tables by their names. One that was dropped since may still have changes to tell."""
+        names = []
+        for name in self._options.tables:
+            row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name]).fetchone()
+            if row and row[0]:
+                names.append(name)
+        return find_tables(connection, msgspec.structs.replace(self._options, tables=tuple(names)))
+
+    def _look_at_publication(self, connection: Connection) -> None:
+        name = self._options.publication
+        found = find_publication(connection, name)
+        if not found:
+            raise _lost(f"the publication {name!r} is gone")
+        if lacking := lacking_actions(found):
+            raise _lost(f"the publication {name!r} does not publish {', '.join(lacking)} any more")
+        members = {oid: member for oid, _, _, member in shown(connection, name)}
+        there = self._still_there(connection)
+        for record in self._records:
+            if record.oid in there and record.oid not in members:
+                raise _lost(f"{record.name} is no longer in the publication {name!r}")
+            if record.oid in there and record.member not in {None, members[record.oid]}:
+                raise _lost(f"{record.name} was removed from the publication {name!r} and added again, or in part")
+
+    def _still_there(self, connection: Connection) -> set[int]:
+        oids = [record.oid for record in self._records]
+        return {oid for (oid,) in connection.execute("SELECT oid::int8 FROM pg_class WHERE oid = ANY(%s)", [oids])}
+
+    def _look_for_dropped(self, connection: Connection, reached_lsn: int) -> None:
+        """Refuse to continue without a dropped table, once all of its changes have been received."""
+        there = self._still_there(connection)
+        dropped = [record.name for record in self._records if record.oid not in there]
+        if not dropped:
+            return
+        if self._dropped_before is None:
+            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            self._dropped_before = parse_lsn(str(row[0])) if row else 0
+        if reached_lsn >= self._dropped_before:
+            raise CaptureRefused(
+                f"{', '.join(dropped)} was dropped: its rows stay in the stream, and nothing more comes. Without its "
+                "name in the option tables the capture goes on with the others"
+            )
+
+
+def _lost(what: str) -> ChangesLost:
+    return ChangesLost(f"{what}: changes that were made meanwhile can't be captured. {START_OVER}")

@@ -1,0 +1,306 @@
+"""A sink for one table: its options are checked against the database, then rows are written piece by piece.
+
+A piece is one transaction: lock the positions of its streams, leave out the rows before them, write the rest, store
+what does not fit as dead letters, and advance the positions.
+
+A piece is whole pages of streams, in order: a position is the end of a page, and rows of other servers have no other
+positions. All rows that a query makes of one message are in one piece. What was committed of a stream is always a
+prefix of it, so a batch that fails continues where it was.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from everbrook.spark.options import InvalidOption, ServerOptions
+from everbrook.spark.postgres import letter_table, positions
+from everbrook.spark.postgres.append import Append
+from everbrook.spark.postgres.copy_text import column_of
+from everbrook.spark.postgres.database import Cursor, Database, DatabaseOptions, parse_database
+from everbrook.spark.postgres.letter_table import DeadLetter
+from everbrook.spark.postgres.mapping import (
+    NEXT_OFFSET,
+    OFFSET,
+    OFFSET_PATH,
+    SESSION_EVENTS,
+    SESSION_STATE,
+    STREAM,
+    STREAM_PATH,
+    VALUE,
+    Path,
+    create_events,
+    create_mapped,
+    mapping_of,
+    parse_columns,
+)
+from everbrook.spark.postgres.positions import Reached, Writer
+from everbrook.spark.postgres.table import Table, look_up, require_columns
+from everbrook.spark.postgres.upsert import Shape, Upsert, shape_of
+from everbrook.spark.sinks.dead_letters import DeadLetterOptions, parse_dead_letters
+from everbrook.spark.streams.messages import InvalidRow
+from everbrook.spark.streams.offsets import Position
+
+APPEND, STATE = "append", "state"
+_GUARDS: tuple[tuple[str, Path], ...] = (("_stream", STREAM_PATH), ("_offset", OFFSET_PATH))
+
+
+class Piece(Struct, frozen=True):
+    """Rows that are written in one transaction, with the offsets between which each of their streams is in it."""
+
+    rows: pa.RecordBatch
+    starts: dict[str, str]
+    ends: dict[str, str]
+
+
+def pieces_of(
+    batches: Iterable[pa.RecordBatch], *, max_rows: int = 40_000, max_bytes: int = 16 * 1024 * 1024
+) -> Iterator[Piece]:
+    """Put batches together, up to a size."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        _require_complete(batch)
+        if waiting and batch.num_rows and _is_enough(waiting, max_rows, max_bytes) and not _goes_on(waiting[-1], batch):
+            whole, rest = _cut(_joined(waiting))
+            if whole.num_rows:
+                yield _piece(whole)
+            waiting = [rest] if rest.num_rows else []
+        waiting += [batch] if batch.num_rows else []
+    if waiting:
+        yield _piece(_joined(waiting))
+
+
+def _is_enough(batches: list[pa.RecordBatch], max_rows: int, max_bytes: int) -> bool:
+    rows, size_bytes = sum(each.num_rows for each in batches), sum(each.nbytes for each in batches)
+    return bool(rows >= max_rows or size_bytes >= max_bytes)
+
+
+def _goes_on(before: pa.RecordBatch, batch: pa.RecordBatch) -> bool:
+    """Tell whether a batch continues the message of the one before: a query may make several rows of a message."""
+    return _place(before, before.num_rows - 1) == _place(batch, 0)
+
+
+def _place(rows: pa.RecordBatch, number: int) -> tuple[str, str | None]:
+    return rows.column(STREAM)[number].as_py(), rows.column(OFFSET)[number].as_py()
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+
+
+def _require_complete(batch: pa.RecordBatch) -> None:
+    for name in (STREAM, VALUE):
+        if batch.column(name).null_count:
+            raise InvalidRow(f"a row has no stream or no message: its column {name!r} is null")
+
+
+def _cut(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Cut rows after the last page that is known to be complete. In Everbrook each message is one."""
+    ends = rows.column(NEXT_OFFSET)
+    if ends.is_valid()[-1].as_py():
+        return rows, rows.slice(0, 0)
+    known = pc.indices_nonzero(ends.is_valid())
+    size = known[-1].as_py() + 1 if len(known) else 0
+    return rows.slice(0, size), rows.slice(size)
+
+
+def _piece(rows: pa.RecordBatch) -> Piece:
+    streams = rows.column(STREAM).dictionary_encode()
+    codes = streams.indices.to_numpy()
+    names = streams.dictionary.to_pylist()
+    firsts = np.unique(codes, return_index=True)[1].tolist()
+    lasts = (len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]).tolist()
+    offsets, ends = rows.column(OFFSET), rows.column(NEXT_OFFSET)
+    _require_order(codes, offsets)
+    return Piece(
+        rows,
+        {name: offsets[first].as_py() for name, first in zip(names, firsts, strict=True)},
+        {name: ends[last].as_py() for name, last in zip(names, lasts, strict=True)},
+    )
+
+
+def _require_order(codes: "np.typing.NDArray[np.int32]", offsets: pa.Array) -> None:
+    """Refuse rows whose order was lost: a position would skip some of them."""
+    backwards = pc.fill_null(pc.less(offsets[1:], offsets[:-1]), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    if (backwards & (codes[1:] == codes[:-1])).any() or offsets[0].as_py() is None:
+        raise InvalidRow("rows of a stream are not in the order of their offsets")
+
+
+def fresh_rows(piece: Piece, reached: dict[str, Reached], writer: Writer) -> tuple[pa.RecordBatch, list[str]]:
+    """Give the rows that are not in the table yet, and the streams that were created again."""
+    anew = [name for name, start in piece.starts.items() if reached[name].begins_anew(writer, name, start)]
+    bounds = {name: "" if name in anew else reached[name].next_offset for name in piece.starts}
+    if all(start >= bounds[name] for name, start in piece.starts.items()):
+        return piece.rows, anew
+    streams = piece.rows.column(STREAM).dictionary_encode()
+    limits = column_of([bounds[name].encode() for name in streams.dictionary.to_pylist()]).take(streams.indices)
+    offsets = pc.fill_null_forward(piece.rows.column(OFFSET))
+    return piece.rows.filter(pc.greater_equal(offsets, limits)), anew
+
+
+def ends_of(piece: Piece, reached: dict[str, Reached], anew: list[str], writer: Writer) -> dict[str, Position]:
+    """Give the positions after a piece. Only the position of a stream that was created again goes back."""
+    before = {name: Reached() if name in anew else reached[name] for name in piece.ends}
+    ends = {
+        name: Position(
+            max(end, before[name].next_offset),
+            incarnation=writer.incarnations.get(name, "") or before[name].incarnation,
+        )
+        for name, end in piece.ends.items()
+    }
+    return {
+        name: end
+        for name, end in ends.items()
+        if (end.offset, end.incarnation) != (reached[name].next_offset, reached[name].incarnation)
+    }
+
+
+class SinkOptions(Struct, frozen=True):
+    """What is written where."""
+
+    database: DatabaseOptions
+    table: str
+    columns: tuple[tuple[str, str], ...] | None = None
+    mode: str = APPEND
+    create_table: bool = False
+    entity_type: str | None = None
+    dead_letters: DeadLetterOptions = DeadLetterOptions()
+
+
+class Plan(Struct, frozen=True):
+    """A sink that fits its table. It travels to tasks."""
+
+    options: SinkOptions
+    table: Table
+    paths: dict[str, Path]
+
+
+class Written(Struct):
+    """What was done."""
+
+    rows: int = 0
+    refused: int = 0
+    size_bytes: int = 0
+
+
+def parse_options(  # noqa: PLR0913 - those of `write_postgres`
+    *,
+    url: str | None,
+    table: str,
+    server: ServerOptions,
+    columns: Mapping[str, str] | None = None,
+    mode: str = APPEND,
+    entity_type: str | None = None,
+    create_table: bool = False,
+    dead_letters: str = "table",
+    retry_secs: float = 15.0,
+) -> SinkOptions:
+    """Check the options of a sink before the database is asked."""
+    if mode not in {APPEND, STATE}:
+        raise InvalidOption(f"mode must be 'append' or 'state', got {mode!r}")
+    if entity_type is not None and mode != STATE:
+        raise InvalidOption("entity_type chooses entities, which only mode='state' has")
+    if not table:
+        raise InvalidOption("which table? Give its name, or schema.name")
+    if columns is not None:
+        parse_columns(columns)
+    return SinkOptions(
+        parse_database(url, retry_secs),
+        table,
+        None if columns is None else tuple(columns.items()),
+        mode,
+        create_table,
+        entity_type,
+        parse_dead_letters(dead_letters, server, tables=True),
+    )
+
+
+def prepare(database: Database, options: SinkOptions) -> Plan:
+    """Create what Everbrook keeps in the database, and check the mapping against the table."""
+
+    def work(cursor: Cursor) -> Plan:
+        positions.prepare(cursor)
+        letter_table.prepare(cursor, options.dead_letters)
+        _create(cursor, options)
+        table = look_up(cursor, options.table)
+        plan = Plan(options, table, _guarded(options, table))
+        require_columns(table, plan.paths)
+        _target(plan)
+        return plan
+
+    return database.run(f"preparing the table {options.table!r}", work)
+
+
+def _create(cursor: Cursor, options: SinkOptions) -> None:
+    events = options.columns is None and options.mode == APPEND
+    if events and (options.create_table or options.table.rpartition(".")[2] == "session_events"):
+        create_events(cursor, options.table)
+    elif options.create_table:
+        paths = _paths(options)
+        guards = {name: path for name, path in _GUARDS if options.mode == STATE and path not in paths.values()}
+        create_mapped(cursor, options.table, paths | guards, options.mode)
+
+
+def _paths(options: SinkOptions) -> dict[str, Path]:
+    default: Mapping[str, str] = SESSION_EVENTS if options.mode == APPEND else SESSION_STATE
+    return parse_columns(default if options.columns is None else dict(options.columns))
+
+
+def _guarded(options: SinkOptions, table: Table) -> dict[str, Path]:
+    """Add the columns that guard a state, if the mapping does not name them and the table has them."""
+    paths = _paths(options)
+    if options.mode == STATE:
+        paths |= {name: path for name, path in _GUARDS if path not in paths.values() and name in table.columns}
+    return paths
+
+
+def _target(plan: Plan) -> Append | Upsert:
+    mapping = mapping_of(plan.table, plan.paths)
+    if plan.options.mode == APPEND:
+        return Append(plan.table, mapping)
+    shape: Shape = shape_of(plan.table, mapping, plan.options.entity_type)
+    return Upsert(shape)
+
+
+class Sink:
+    """Writes the rows of a batch, or of a task of it."""
+
+    def __init__(self, database: Database, plan: Plan) -> None:
+        self._database = database
+        self._plan = plan
+        self._target = _target(plan)
+
+    def write(self, writer: Writer, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write rows, each stream's in the order of its offsets."""
+        written = Written()
+        doing = f"writing to the table {self._plan.table.name!r}"
+        for piece in pieces_of(batches):
+            rows, refused = self._database.run(doing, partial(self._apply, writer, piece))
+            written.rows += rows - refused
+            written.refused += refused
+            written.size_bytes += piece.rows.nbytes
+        return written
+
+    def _apply(self, writer: Writer, piece: Piece, cursor: Cursor) -> tuple[int, int]:
+        reached = positions.lock(cursor, writer.sink, piece.starts)
+        rows, anew = fresh_rows(piece, reached, writer)
+        refused = self._target.write(cursor, rows, anew) if rows.num_rows else {}
+        letters = _letters(rows, refused)
+        letter_table.bury(cursor, self._plan.options.dead_letters, writer, self._plan.table.name, letters)
+        positions.advance(cursor, writer, ends_of(piece, reached, anew, writer))
+        return rows.num_rows, len(refused)
+
+
+def _letters(rows: pa.RecordBatch, refused: Mapping[int, str]) -> list[DeadLetter]:
+    return [
+        DeadLetter(
+            rows.column(STREAM)[place].as_py(),
+            rows.column(OFFSET)[place].as_py(),
+            reason,
+            rows.column(VALUE).slice(place, 1).cast(pa.binary())[0].as_py(),
+        )
+        for place, reason in sorted(refused.items())
+    ]

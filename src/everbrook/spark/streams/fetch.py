@@ -1,0 +1,158 @@
+"""Fetches exactly the messages of some ranges, as Arrow batches, in the task that reads them.
+
+A server that can bound a read is asked for [start, end). On any other server a fork is made at `end`, read to its tail
+and deleted: it has the same messages, whatever is appended meanwhile.
+"""
+
+import gc
+import logging
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from functools import cache
+from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everbrook.client.errors import StreamRewound
+from everbrook.client.refusals import header_of
+from everbrook.client.tables.pieces import Piece, pieces_of
+from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
+from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
+from everbrook.spark.connection import Connection
+from everbrook.spark.http_pipeline import OK, Answer, Broken, Pipeline
+from everbrook.spark.streams.bundle import Told
+from everbrook.spark.streams.losses import data_loss, shown
+from everbrook.spark.streams.offsets import number_of
+from everbrook.spark.streams.ranges import Range
+
+logger = logging.getLogger(__name__)
+
+AHEAD = 4
+"""How many streams of a task are asked for before they are needed."""
+FORK_TTL_SECS = 3600
+MANY = 16
+"""From so many streams on a task uses a connection of its own for them."""
+
+
+class Task(Struct, frozen=True):
+    """What one task reads. `exact` says that the server can bound reads."""
+
+    ranges: tuple[Range, ...]
+    content_types: tuple[str, ...]
+    exact: bool = True
+
+
+@cache
+def settle_worker() -> None:
+    """Spare a worker the search for garbage in all that it has loaded: 30 ms, which Spark asks for after each task."""
+    gc.freeze()
+
+
+def read_task(connection: Connection, task: Task, *, fail_on_data_loss: bool) -> Iterator[Told]:
+    """Read all ranges of a task, one after the other."""
+    reading = Reading(connection, task.exact, fail_on_data_loss)
+    waiting = deque(zip(task.ranges, task.content_types, strict=True))
+    pipeline = connection.pipeline() if task.exact and len(waiting) >= MANY else None
+    if pipeline is not None:
+        with closing(pipeline):
+            yield from _pipelined(reading, waiting, pipeline)
+    with ThreadPoolExecutor(max_workers=AHEAD) as pool:
+        yield from _overlapped(reading, waiting, pool)
+
+
+def _pipelined(reading: "Reading", waiting: "deque[tuple[Range, str]]", pipeline: Pipeline) -> Iterator[Told]:
+    """Read as many ranges as one connection holds for. What is larger than a page, or refused, is read as usual."""
+    connection = reading.connection
+    targets = (connection.frames_target(range_.name, range_.start, range_.end) for range_, _ in tuple(waiting))
+    try:
+        for answer in pipeline.get(targets, connection.transport.credentials):
+            range_, content_type = waiting[0]
+            for piece in reading.answered(range_, answer):
+                yield Told(range_.name, content_type, piece)
+            waiting.popleft()
+    except Broken as error:
+        logger.info("the rest of the streams is read one by one: %s", error)
+
+
+def _overlapped(reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: ThreadPoolExecutor) -> Iterator[Told]:
+    """Ask for the first pages of the next streams while one is being read, and for the next page of that one."""
+    ahead: deque[tuple[Range, str, Iterator[Piece], Future[Piece | None]]] = deque()
+    while ahead or waiting:
+        while waiting and len(ahead) < AHEAD:
+            range_, content_type = waiting.popleft()
+            pieces = reading.pieces(range_)
+            ahead.append((range_, content_type, pieces, pool.submit(next, pieces, None)))
+        range_, content_type, pieces, future = ahead.popleft()
+        while (piece := future.result()) is not None:
+            future = pool.submit(next, pieces, None)
+            yield Told(range_.name, content_type, piece)
+
+
+class Reading(Struct, frozen=True):
+    """How ranges are read, and what happens when something is missing."""
+
+    connection: Connection
+    exact: bool
+    fail_on_data_loss: bool
+
+    def pieces(self, range_: Range) -> Iterator[Piece]:
+        """Read a range, and make sure that it is whole."""
+        end = range_.start
+        try:
+            for piece in self._bounded(range_) if self.exact else self._forked(range_):
+                end = piece.next_offset
+                yield piece
+        except NotFound as error:
+            self._lost(range_, f"is gone; {range_.end} was to be read", error)
+            return
+        except (StreamRewound, InvalidOffset) as error:
+            self._lost(range_, f"has another incarnation; {range_.end} was to be read: {error}", error)
+            return
+        if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
+            self._lost(range_, f"ends at {end}; {range_.end} was to be read", None)
+
+    def answered(self, range_: Range, answer: Answer) -> Iterator[Piece]:
+        """Read a range whose first page was asked for already."""
+        usable = answer.status == OK and answer.headers.get(b"content-type") == FRAMES
+        if not usable or not answer.is_of(range_.incarnation):
+            yield from self.pieces(range_)
+            return
+        frames = decode_frames(answer.body)
+        rest = range_
+        if len(frames):
+            piece = Piece(frames=frames)
+            yield piece
+            rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=answer.incarnation)
+        if rest.start != range_.end:
+            yield from self.pieces(rest)
+
+    def _bounded(self, range_: Range) -> Iterator[Piece]:
+        stream = self.connection.stream(range_.name)
+        try:
+            for frames in stream.frames(range_.start, until=range_.end, incarnation=range_.incarnation):
+                yield Piece(frames=frames)
+        except OffsetGone as gone:
+            earliest = header_of(gone, "Stream-Earliest-Offset")
+            if not range_.fresh:
+                self._lost(range_, f"begins at {earliest} now; {range_.start} was to be read", gone)
+            if earliest is not None and range_.start < earliest < range_.end:
+                yield from self._bounded(replace(range_, start=earliest, fresh=True))
+
+    def _forked(self, range_: Range) -> Iterator[Piece]:
+        """Read through a fork (§4.2). If the task is killed, the server drops it some day."""
+        name = f"{range_.name}-spark-{uuid4().hex}"
+        fork = self.connection.stream(range_.name).fork(name, offset=range_.end, ttl_secs=FORK_TTL_SECS)
+        try:
+            for page in fork.read(range_.start).pages():
+                yield from pieces_of(page)
+        finally:
+            fork.delete(missing_ok=True)
+
+    def _lost(self, range_: Range, loss: str, error: Exception | None) -> None:
+        told = f"{range_.name!r} {loss}{shown(range_.incarnation)}"
+        if self.fail_on_data_loss:
+            raise data_loss([told]) from error
+        logger.warning("messages were lost: %s", told)
