@@ -175,10 +175,10 @@ class Reader:
             ("seek", lambda: storage.seek(incarnation, start, place + 1), (ends[place], 0)),
             ("seek back", lambda: storage.seek(incarnation, tail, place - len(ends)), (before, 0)),
             ("seek too far", lambda: storage.seek(incarnation, before, len(ends) - place + 2), (tail, 2)),
-            ("boundary after", lambda: storage.boundary_after(incarnation, before), ends[place]),
+            ("boundary after", lambda: storage.index_at(incarnation, before).boundary_after(before), ends[place]),
             ("boundary before", lambda: storage.boundary_at_or_before(incarnation, ends[place]), ends[place]),
-            ("append end", lambda: storage.append_end(incarnation, before), appends[0]),
-            ("time", lambda: storage.time_at(incarnation, before), times[ends[place]]),
+            ("append end", lambda: storage.index_at(incarnation, before).append_end(before), appends[0]),
+            ("time", lambda: storage.index_at(incarnation, before).time_at(before), times[ends[place]]),
         ]
         for what, ask, right in asked:
             answer = self._ask(name, ask)

@@ -6,7 +6,7 @@ from everbrook.engine.stats import Watched
 from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import WHOLE, Kept, Retention, Snapshot
 from everbrook.protocol.errors import OffsetGone, StreamDamaged
-from everbrook.storage import MemoryStorage, StorageFull
+from everbrook.storage import MemoryStorage, MessageIndex, StorageFull
 from tests.engine.fakes import START_MS
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
 
@@ -213,10 +213,10 @@ class DamagedStorage(MemoryStorage):
 
     lost = 0
 
-    def time_at(self, incarnation: int, offset: int) -> int:
+    def index_at(self, incarnation: int, offset: int, /) -> MessageIndex:
         if incarnation == self.lost:
             raise StreamDamaged("what is stored of the stream was lost")
-        return super().time_at(incarnation, offset)
+        return super().index_at(incarnation, offset)
 
 
 def test_a_damaged_stream_does_not_keep_the_others_from_being_cut() -> None:

@@ -14,7 +14,7 @@ from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.limits import Limits
 from everbrook.protocol import Change, Create, Head, Retention
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, Unavailable
-from everbrook.storage import MemoryStorage, Record, StorageFull
+from everbrook.storage import MemoryStorage, MessageIndex, Record, StorageFull
 from tests.engine.fakes import START_MS, DelayedStorage, FakeClock, FakeScheduler, RecordingReader
 from tests.engine.rig import DelayedRig, Rig
 
@@ -189,10 +189,10 @@ class BrokenStorage(DelayedStorage):
             fail()
         return super().load(name)
 
-    def time_at(self, incarnation: int, offset: int) -> int:
+    def index_at(self, incarnation: int, offset: int, /) -> MessageIndex:
         if self._heads[incarnation].identity.name == self.broken:
             fail()
-        return super().time_at(incarnation, offset)
+        return super().index_at(incarnation, offset)
 
     def mortal(self, after: int, limit: int) -> list[Head]:
         if self.scan_faults:

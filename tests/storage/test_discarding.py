@@ -36,9 +36,17 @@ def assert_whole_from(storage: Storage, stream: Draft, floor: int, chance: rando
             expected = model_seek(stream, offset, count)
             assert (position, left) == expected or max(position, expected[0]) <= floor
         if offset < tail:
-            assert storage.boundary_after(incarnation, offset) == boundaries[bisect_right(boundaries, offset)]
-            assert storage.append_end(incarnation, offset) == next(end for end in stream.append_ends if end > offset)
-            assert storage.time_at(incarnation, offset) == stream.times[bisect_right(stream.boundaries, offset) - 1]
+            assert (
+                storage.index_at(incarnation, offset).boundary_after(offset)
+                == boundaries[bisect_right(boundaries, offset)]
+            )
+            assert storage.index_at(incarnation, offset).append_end(offset) == next(
+                end for end in stream.append_ends if end > offset
+            )
+            assert (
+                storage.index_at(incarnation, offset).time_at(offset)
+                == stream.times[bisect_right(stream.boundaries, offset) - 1]
+            )
 
 
 def test_what_is_retained_stays(store: Store) -> None:

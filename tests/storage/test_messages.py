@@ -65,7 +65,7 @@ def test_messages_are_given_with_their_times(
         assert found_messages(store.storage, 2, start, end) == model_messages(stream, start, end)
         for offset in range(stream.first, stream.head.tail):
             place = bisect_right(stream.boundaries, offset) - 1
-            assert store.storage.time_at(2, offset) == stream.times[place]
+            assert store.storage.index_at(2, offset).time_at(offset) == stream.times[place]
 
 
 def test_a_stream_without_messages_has_nowhere_to_go(store: Store) -> None:
@@ -128,7 +128,7 @@ def assert_gone_through(store: Store, *, json: bool, reopened_at: int | None = N
     for _ in range(20):
         start, end = sorted(chance.sample(boundaries, 2))
         assert found_messages(storage, 1, start, end) == model_messages(stream, start, end)
-        assert storage.time_at(1, start) == stream.times[boundaries.index(start)]
+        assert storage.index_at(1, start).time_at(start) == stream.times[boundaries.index(start)]
 
 
 @pytest.mark.parametrize("json", [False, True], ids=["text", "json"])

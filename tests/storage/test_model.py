@@ -111,7 +111,7 @@ class StorageMachine(RuleBasedStateMachine):
             assert storage.fork_count(stream.incarnation) == forks[stream.incarnation]
             for before, after in pairwise(offset for offset in stream.boundaries if offset >= floor):
                 assert storage.boundary_at_or_before(stream.incarnation, after - 1) == before
-                assert storage.boundary_after(stream.incarnation, before) == after
+                assert storage.index_at(stream.incarnation, before).boundary_after(before) == after
 
     @invariant()
     def it_lists_what_was_committed(self) -> None:

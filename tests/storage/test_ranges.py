@@ -58,8 +58,8 @@ def test_boundaries_are_where_they_were_written(*, name: str, reopening: bool, w
         for offset in range(stream.first, stream.head.tail + 1):
             assert storage.boundary_at_or_before(2, offset) == max(end for end in boundaries if end <= offset)
         for offset in range(stream.first, stream.head.tail):
-            assert storage.boundary_after(2, offset) == min(end for end in boundaries if end > offset)
-            assert storage.append_end(2, offset) == min(end for end in append_ends if end > offset)
+            assert storage.index_at(2, offset).boundary_after(offset) == min(end for end in boundaries if end > offset)
+            assert storage.index_at(2, offset).append_end(offset) == min(end for end in append_ends if end > offset)
 
 
 def test_an_offset_beyond_the_tail_has_the_tail_as_its_last_boundary(store: Store) -> None:

@@ -176,8 +176,8 @@ def test_a_batch_that_is_damaged_in_its_middle_is_cut_at_a_message(store: Path) 
     assert stream.data.startswith(storage.read(incarnation, 0, tail))
     assert tail in stream.boundaries
     assert 100 * 180 < tail < 170 * 180 + 1
-    assert storage.append_end(incarnation, tail - 1) == tail
-    assert storage.append_end(incarnation, 0) == 100 * 180
+    assert storage.index_at(incarnation, tail - 1).append_end(tail - 1) == tail
+    assert storage.index_at(incarnation, 0).append_end(0) == 100 * 180
     stream.head = record.head
     commit(storage, (stream.write(b"1,", b"2,"),))
     storage.close()

@@ -50,6 +50,11 @@ def stores() -> Iterator[dict[str, Path]]:
         yield {kind: Path(name) / mode.store for kind, mode in MODES.items()}
 
 
+def told_by_index(storage: Storage, incarnation: int, offset: int) -> tuple[int, int, int]:
+    index = storage.index_at(incarnation, offset)
+    return index.boundary_after(offset), index.append_end(offset), index.time_at(offset)
+
+
 def questions(storage: Storage, more: int) -> Iterator[tuple[str, Callable[[], object]]]:
     """Everything that can be asked, each by itself."""
     for name in NAMES:
@@ -65,9 +70,7 @@ def questions(storage: Storage, more: int) -> Iterator[tuple[str, Callable[[], o
             yield f"read {place}", partial(storage.read, incarnation, start, min(start + 200, tail))
             yield f"messages {place}", partial(storage.messages, incarnation, start, tail)
             yield f"boundary before {place}", partial(storage.boundary_at_or_before, incarnation, start)
-            yield f"boundary after {place}", partial(storage.boundary_after, incarnation, start)
-            yield f"append end {place}", partial(storage.append_end, incarnation, start)
-            yield f"time {place}", partial(storage.time_at, incarnation, start)
+            yield f"index {place}", partial(told_by_index, storage, incarnation, start)
         for offset, count in ((first, 7), (first, 10_000), (tail, -7), (tail, -10_000)):
             yield f"seek {incarnation} {offset} {count}", partial(storage.seek, incarnation, offset, count)
 

@@ -190,7 +190,7 @@ class DeadlineScan:
             # The oldest message is the source's. Its age is known when the stream is loaded.
             return True
         with suppress(StreamDamaged):
-            appended_at = self._storage.time_at(head.identity.incarnation, earliest)
+            appended_at = self._storage.index_at(head.identity.incarnation, earliest).time_at(earliest)
             return appended_at + retention.max_age_secs * 1000 <= now
         return False
 

@@ -95,7 +95,7 @@ class Lineage:
         """Give the first message boundary greater than `offset`."""
         holder, part_end = self.holder_of(offset)
         if offset < holder.applied:
-            return min(part_end, self.storage.boundary_after(holder.incarnation, offset))
+            return min(part_end, self.storage.index_at(holder.incarnation, offset).boundary_after(offset))
         ends = chain.from_iterable(write.ends for write in holder.unapplied)
         return min(part_end, next(end for end in ends if end > offset))
 
@@ -103,7 +103,7 @@ class Lineage:
         """Give the end of the append that holds the byte at `offset`, as far as this stream has it."""
         holder, part_end = self.holder_of(offset)
         if offset < holder.applied:
-            return min(part_end, self.storage.append_end(holder.incarnation, offset))
+            return min(part_end, self.storage.index_at(holder.incarnation, offset).append_end(offset))
         ends = (write.ends[-1] for write in holder.unapplied if write.ends)
         return min(part_end, next(end for end in ends if end > offset))
 
@@ -111,7 +111,7 @@ class Lineage:
         """Give the time of the append that holds the byte at `offset`."""
         holder, _ = self.holder_of(offset)
         if offset < holder.applied:
-            return self.storage.time_at(holder.incarnation, offset)
+            return self.storage.index_at(holder.incarnation, offset).time_at(offset)
         writes = (write for write in holder.unapplied if write.ends)
         return next(write.head.written_at for write in writes if write.ends[-1] > offset)
 
@@ -185,5 +185,5 @@ class Lineage:
         found = self.storage.messages(holder.incarnation, start, end)
         if not found.ends or found.ends[-1] < end:
             found.ends.append(end)
-            found.times.append(self.storage.time_at(holder.incarnation, end - 1))
+            found.times.append(self.storage.index_at(holder.incarnation, end - 1).time_at(end - 1))
         return found

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         DurableMode as DurableMode,
         DurableStorage as DurableStorage,
     )
-    from everbrook.storage.index import BLOCK_BYTES as BLOCK_BYTES
+    from everbrook.storage.index import BLOCK_BYTES as BLOCK_BYTES, MessageIndex as MessageIndex
     from everbrook.storage.journal import JournalTuning as JournalTuning
     from everbrook.storage.manifest import StoreError as StoreError
     from everbrook.storage.memory import (
@@ -61,7 +61,7 @@ __getattr__, __dir__ = lazy_imports(
         ".damage": "Damage DamageMark Damaged",
         ".disk": "OsDisk",
         ".durable": "ACID FILE_DURABLE FILE_FAST DurableMode DurableStorage",
-        ".index": "BLOCK_BYTES",
+        ".index": "BLOCK_BYTES MessageIndex",
         ".journal": "JournalTuning",
         ".manifest": "StoreError",
         ".memory": "MemoryBlobReader MemoryBlobs MemoryDraft MemoryStorage PRODUCER_BYTES STREAM_BYTES producer_bytes "

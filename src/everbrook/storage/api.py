@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from everbrook.protocol.state import Change, Head, Identity, Producer, Write
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.index import Messages
+from everbrook.storage.index import MessageIndex, Messages
 from everbrook.storage.pin import Pin
 
 
@@ -213,14 +213,8 @@ class Storage(Protocol):
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
         """Give the last message boundary not greater than `offset`; the first own offset is one."""
 
-    def boundary_after(self, incarnation: int, offset: int) -> int:
-        """Give the first message boundary greater than `offset`, which lies before the tail."""
-
-    def append_end(self, incarnation: int, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`."""
-
-    def time_at(self, incarnation: int, offset: int) -> int:
-        """Give the time of the append that holds the byte at `offset`."""
+    def index_at(self, incarnation: int, offset: int, /) -> MessageIndex:
+        """Give an index of the stream's own messages that has the byte at `offset`, which lies before the tail."""
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
         """Give the stream's own messages that end after `start` and not after `end`."""

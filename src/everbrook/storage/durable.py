@@ -191,8 +191,7 @@ class DurableStorage:
         # The view answers most reads. They are bound here, so that a read has one call less.
         self.scan, self.count, self.mortal = view.scan, view.count, view.mortal
         self.fork_count, self.read, self.messages, self.seek = view.fork_count, view.read, view.messages, view.seek
-        self.boundary_at_or_before, self.boundary_after = view.boundary_at_or_before, view.boundary_after
-        self.append_end, self.time_at, self.mark = view.append_end, view.time_at, view.mark
+        self.boundary_at_or_before, self.index_at, self.mark = view.boundary_at_or_before, view.index_at, view.mark
         recovery = Recovery(disk, self._folder, self._view)
         if not opened.kept_in(boot):
             recovered = recovery.prefix_of(recovered)

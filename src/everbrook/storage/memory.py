@@ -13,7 +13,7 @@ from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Change, Head, Identity, Producer, Write
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.index import INDEX_ENTRY_BYTES, Messages, Run
+from everbrook.storage.index import INDEX_ENTRY_BYTES, MessageIndex, Messages, Run
 from everbrook.storage.names import Names
 
 STREAM_BYTES = 2048
@@ -182,14 +182,8 @@ class MemoryStorage:
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
         return self._runs[incarnation].boundary_at_or_before(offset)
 
-    def boundary_after(self, incarnation: int, offset: int) -> int:
-        return self._runs[incarnation].boundary_after(offset)
-
-    def append_end(self, incarnation: int, offset: int) -> int:
-        return self._runs[incarnation].append_end(offset)
-
-    def time_at(self, incarnation: int, offset: int) -> int:
-        return self._runs[incarnation].time_at(offset)
+    def index_at(self, incarnation: int, _offset: int, /) -> MessageIndex:
+        return self._runs[incarnation]
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
         return self._runs[incarnation].messages_between(start, end)

@@ -308,18 +308,9 @@ class MergedView:
             self.mark(incarnation, error.mark)
             raise
 
-    def _index_at(self, incarnation: int, offset: int) -> MessageIndex:
+    def index_at(self, incarnation: int, offset: int, /) -> MessageIndex:
         run = self._run_from(incarnation, offset)
         return run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
-
-    def boundary_after(self, incarnation: int, offset: int) -> int:
-        return self._index_at(incarnation, offset).boundary_after(offset)
-
-    def append_end(self, incarnation: int, offset: int) -> int:
-        return self._index_at(incarnation, offset).append_end(offset)
-
-    def time_at(self, incarnation: int, offset: int) -> int:
-        return self._index_at(incarnation, offset).time_at(offset)
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
         runs = self._runs(incarnation)
