@@ -19,8 +19,8 @@ from soak.followers import RETRY, STREAM, TIMEOUT_SECS, Follower, fork, ten_foll
 from soak.ledger import PromiseBroken
 from soak.progress import say
 from soak.server import HOST, Server
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import (
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import (
     AnswerLost,
     CutAfter,
     CutLater,
@@ -33,7 +33,7 @@ from tests.client.faults.kinds import (
     Trickled,
     Twice,
 )
-from tests.client.faults.proxy import Proxy
+from tests.kit.faults.proxy import Proxy
 
 PATIENCE_SECS = 60.0
 SOUND_SHARE = 0.5

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page
 
 from everbrook import Client
 from everbrook.client import session_events, state_events
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tools.browser import launched
 
 FOLDER = Path("docs/images")

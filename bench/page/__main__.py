@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from bench.extensions.section import format_sections
 from bench.page.measuring import first_view, live_frames, scrolling_frames, tree_frames
 from bench.spark.figures import Figure, section_of
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tools.browser import launched
 
 

@@ -23,7 +23,7 @@ from soak.exceptions.load import ROOT, TEXT, Failed, Load, Place
 from soak.ledger import PromiseBroken
 from soak.progress import say
 from soak.server import Server
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 
 PATIENCE_SECS = 30.0
 CONTROL_PATIENCE_SECS = 10.0

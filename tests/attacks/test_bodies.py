@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, eventually
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither, start_either
-from tests.server.server_thread import RunningServer, eventually
 
 __all__ = ["start_either"]
 

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from tests.kit.server_thread import RunningServer, eventually, resident_bytes
+from tests.kit.wire import Wire, chunked, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, eventually, resident_bytes
-from tests.server.wire import Wire, chunked, render
 
 MEGABYTE = 1024 * 1024
 JSON = "application/json"

@@ -14,9 +14,9 @@ from everbrook.server.auth import api_keys, signed_urls
 from everbrook.server.auth.api_keys import ApiKeyFile, ApiKeys, make_key
 from everbrook.server.auth.signed_urls import SignedUrls, UrlKeyFile, sign
 from everbrook.server.exchange import Request
-from tests.server.server_process import serving
-from tests.server.server_thread import RunningServer, configured
-from tests.server.wire import Wire
+from tests.kit.server_process import serving
+from tests.kit.server_thread import RunningServer, configured
+from tests.kit.wire import Wire
 
 STREAM = "/v1/stream/secret"
 NAME = STREAM.encode()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.tenants import SECRET, Tenants, sharing
-from tests.server.wire import chunked, render
+from tests.kit.wire import chunked, render
 
 TARGET = "/v1/stream/bob/secret"
 SCOPES = "read+append+create+delete:/v1/stream/{sub}"

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from tests.kit.server_thread import QUICK_TICKS, RunningServer, eventually
+from tests.kit.wire import render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import QUICK_TICKS, RunningServer, eventually
-from tests.server.wire import render
 
 SOCKETS = 200
 

@@ -7,7 +7,7 @@ import pytest
 
 from everbrook.server.routes import Resource
 from tests.attacks.tenants import BUCKET, SECRET, STREAM, SUBSCRIPTION, Tenants, sharing
-from tests.server.wire import Answer
+from tests.kit.wire import Answer
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 AT = f"{0:016d}"

@@ -10,8 +10,8 @@ from typing import Any
 from everbrook import Bucket, Client, Stream
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
-from tests.server.server_process import EVERBROOK, serving
-from tests.server.server_thread import RunningServer, configured
+from tests.kit.server_process import EVERBROOK, serving
+from tests.kit.server_thread import RunningServer, configured
 
 TIMEOUT_SECS = 120
 

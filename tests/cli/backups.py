@@ -9,7 +9,7 @@ from typing import Any
 
 from everbrook.cli.main import main
 from everbrook.storage import find_backups
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 MODES = ["acid", "file-fast", "file-durable"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.cli.main import main
-from tests.server.server_thread import RunningServer, configured
+from tests.kit.server_thread import RunningServer, configured
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from everbrook import Client
 from tests.cli.conftest import Pipe, Run
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 pytestmark = pytest.mark.usefixtures("url")
 

@@ -17,7 +17,7 @@ from everbrook.storage import Asked, BackupError, FileCopy, Piece, next_name
 from tests.cli.archives import contents, fill, running_in
 from tests.cli.backups import MODES, back_up, line, ran, restore
 from tests.cli.conftest import Run
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 
 WELL_BEFORE_ITS_END_SECS = 5
 

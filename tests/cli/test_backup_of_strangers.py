@@ -16,8 +16,8 @@ import pytest
 from everbrook.cli.exits import INTERRUPTED
 from everbrook.storage import BackupError, format_name
 from tests.cli.backups import line, ran
-from tests.http_server import AnsweringServer
-from tests.server.server_thread import eventually
+from tests.kit.http_server import AnsweringServer
+from tests.kit.server_thread import eventually
 
 DATA = b"ssh-ed25519 not-yours"
 PAUSE_SECS = 10

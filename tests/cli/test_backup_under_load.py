@@ -18,7 +18,7 @@ from everbrook import Client, ClientError, Retry
 from everbrook.protocol.errors import ProtocolError
 from tests.cli.archives import server_in
 from tests.cli.backups import MODES, back_up, line, restore, whole
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 WRITERS = 3
 KILLS = 4

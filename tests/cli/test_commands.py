@@ -10,7 +10,7 @@ import pytest
 
 from everbrook.cli.main import ENTRIES, everbrook
 from tests.cli.conftest import Run
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 HEAVY = {"asyncio", "httpx2", "httptools", "lmdb", "msgspec", "rich", "uvloop", "ssl", "email", "everbrook.settings"}
 

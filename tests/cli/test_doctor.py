@@ -13,7 +13,7 @@ from everbrook.cli.commands.machine_checks import Finding, check_clock, check_da
 from everbrook.cli.commands.server_checks import check_port
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.storage.checking import flip, journal_file, make_store, open_acid
 
 

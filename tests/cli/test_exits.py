@@ -13,8 +13,8 @@ import pytest
 
 from everbrook.cli.main import main
 from tests.cli.conftest import Pipe, Run
-from tests.http_server import AnsweringServer
-from tests.server.server_process import EVERBROOK
+from tests.kit.http_server import AnsweringServer
+from tests.kit.server_process import EVERBROOK
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from everbrook import Client, Retry, Unreachable
 from everbrook.cli.commands.import_ import import_streams
 from tests.cli.archives import contents, fill, lines_of, running_in
 from tests.cli.conftest import Run
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import Fault, NeverSent, Sound
-from tests.client.faults.proxy import Proxy
-from tests.server.server_process import EVERBROOK
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import Fault, NeverSent, Sound
+from tests.kit.faults.proxy import Proxy
+from tests.kit.server_process import EVERBROOK
 
 
 @pytest.fixture(scope="module")

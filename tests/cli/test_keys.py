@@ -14,8 +14,8 @@ from everbrook.server.assembly import open_storage
 from everbrook.settings import load_layers
 from tests.cli.archives import running_in
 from tests.cli.conftest import Ran, Run
-from tests.server.server_process import ServerProcess, serving
-from tests.server.wire import Wire
+from tests.kit.server_process import ServerProcess, serving
+from tests.kit.wire import Wire
 
 JWKS = "/v1/stream/__ds/jwks.json"
 DURABLE = ["acid", "file-fast", "file-durable"]

@@ -10,7 +10,7 @@ import pytest
 
 from everbrook import Client
 from tests.cli.archives import TIMEOUT_SECS, contents, everbrook, server_in
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 SHARES = [0.0, 0.1, 0.25, 0.4, 0.6, 0.8]
 """How much of a copy is there when its process is killed."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cli.conftest import Run
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 TIMEOUT_SECS = 120
 

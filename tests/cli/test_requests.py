@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.test_read import following, lines_of
-from tests.client.faults.proxy import Proxy
+from tests.kit.faults.proxy import Proxy
 
 
 @pytest.fixture

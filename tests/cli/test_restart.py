@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.server.server_process import ServerProcess, serving
+from tests.kit.server_process import ServerProcess, serving
 
 
 @pytest.fixture

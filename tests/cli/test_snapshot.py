@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Pipe, Run
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 pytestmark = pytest.mark.usefixtures("url")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.server.server_process import EVERBROOK
+from tests.kit.server_process import EVERBROOK
 
 PATIENCE_SECS = 60.0
 

@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.http_server import AnsweringServer
+from tests.kit.http_server import AnsweringServer
 
 URL = "https://server.example/v1/stream/__ds/jwks.json"
 NOW = 1_778_324_210.0

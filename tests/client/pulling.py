@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from tests.client.faults.writer import TLS
+from tests.kit.faults.writer import TLS
 
 PATIENCE_SECS = 60.0
 

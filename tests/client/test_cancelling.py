@@ -16,9 +16,9 @@ from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import ClientError
 from everbrook.protocol.errors import PayloadTooLarge
-from tests.client.faults.kinds import Delayed, Reply
-from tests.client.faults.proxy import QUICKLY, Proxy
-from tests.server.server_process import serving
+from tests.kit.faults.kinds import Delayed, Reply
+from tests.kit.faults.proxy import QUICKLY, Proxy
+from tests.kit.server_process import serving
 
 PATIENCE_SECS = 60.0
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 ADAPTER = Path(__file__).parent / "conformance_adapter.py"
 

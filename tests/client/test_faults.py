@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.client.faults.kinds import (
+from tests.kit.faults.kinds import (
     AnswerLost,
     Buffered,
     CutAfter,
@@ -20,8 +20,8 @@ from tests.client.faults.kinds import (
     Trickled,
     Twice,
 )
-from tests.client.faults.proxy import Proxy
-from tests.server.server_thread import RunningServer, configured
+from tests.kit.faults.proxy import Proxy
+from tests.kit.server_thread import RunningServer, configured
 
 TEXT = b"0123456789" * 20
 HEADERS = {"Content-Type": "text/plain"}

@@ -8,7 +8,7 @@ import pytest
 from everbrook.client import AnswerLate, ConnectionBroken, NotConnected, Request
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.wire.httpx import tls_context, translated
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 
 ASKED = Request("GET", "http://host/a?key=secret", {}, None, 1.0, 2.0)
 

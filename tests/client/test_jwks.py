@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from everbrook.client import Jwks
 from everbrook.client.jwks import MAX_SET_BYTES, AsyncJwks, KeySet, KeysUnavailable, format_base64url, parse_base64url
 from tests.client.keys import KEY, NOW, OTHER, URL, Key, Publisher, jwks, published
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 Knowing = Callable[[str, float], KeySet]
 

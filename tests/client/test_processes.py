@@ -12,8 +12,8 @@ import pytest
 
 from everbrook import Client, ClientError, StaleEpoch
 from everbrook.client._sync.stream import Stream
-from tests.client.faults.proxy import Proxy
-from tests.server.server_process import serving
+from tests.kit.faults.proxy import Proxy
+from tests.kit.server_process import serving
 
 
 @pytest.fixture(scope="module")

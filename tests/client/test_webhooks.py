@@ -14,7 +14,7 @@ from everbrook.client.jwks import AsyncJwks, KeysUnavailable
 from everbrook.client.webhooks import AsyncReceiver, Replays, Signature, parse_header, verify
 from everbrook.server.webhooks.secrets import KeyRing, SigningKey
 from tests.client.keys import BODY, KEY, NOW, OTHER, URL, Publisher, jwks
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 KEYS = jwks(KEY, OTHER)
 SIGNATURE = KEY.signature(BODY, NOW)

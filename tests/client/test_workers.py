@@ -19,7 +19,7 @@ from everbrook.client.retry import Retry
 from everbrook.client.workers import AsyncWorker, Batch, Worker, WorkerTuning
 from everbrook.protocol.errors import ProtocolError, StreamClosed, StreamNotFound, SubscriptionNotFound
 from tests.client.pulling import PATIENCE_SECS, Pulled, eventually
-from tests.server.server_process import ServerProcess, serving
+from tests.kit.server_process import ServerProcess, serving
 
 Subscribe = Callable[..., Pulled]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.suite import TESTS, Case, Report, Run, TestFile, faults, retry_timed, run_suite
 from tests.conformance.targets import TARGETS, serving
-from tests.http_server import AnsweringServer
+from tests.kit.http_server import AnsweringServer
 
 PASSED = [Case(f"test {number}", "passed", ["Group"]) for number in range(TESTS)]
 

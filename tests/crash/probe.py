@@ -11,7 +11,7 @@ from tests.crash.machine import Machine
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot, revived
 from tests.crash.workload import NAMES
-from tests.engine.fakes import FakeClock, FakeScheduler
+from tests.kit.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import KeptStream
 
 

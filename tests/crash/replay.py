@@ -25,7 +25,7 @@ from tests.crash.snapshot import Snapshot, stored_snapshot
 from tests.crash.tape import Tape
 from tests.crash.workload import NAMES, Workload
 from tests.crash.writer import write
-from tests.engine.fakes import START_MS
+from tests.kit.fakes import START_MS
 
 GENERATIONS = 4
 POINTS = 12

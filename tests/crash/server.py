@@ -26,7 +26,7 @@ from tests.crash.snapshot import Snapshot, StreamState, kept_snapshot, revived
 from tests.crash.uploading import Uploads
 from tests.crash.workload import NAMES, Workload
 from tests.crash.writer import CLOSED, FAILED
-from tests.engine.fakes import FakeClock, FakeScheduler
+from tests.kit.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import Streams
 
 STEPS = (30, 120)

@@ -15,7 +15,7 @@ from tests.crash.snapshot import stored_snapshot
 from tests.crash.store import Store, append, create
 from tests.crash.tape import Tape
 from tests.crash.workload import NAMES
-from tests.engine.fakes import FakeClock, FakeScheduler
+from tests.kit.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import NOW, TEXT
 
 

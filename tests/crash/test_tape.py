@@ -29,7 +29,7 @@ from tests.crash.recorder import RecordingDisk
 from tests.crash.server import serve
 from tests.crash.tape import DiskState, Tape
 from tests.crash.workload import Workload
-from tests.engine.fakes import START_MS
+from tests.kit.fakes import START_MS
 
 A, B, ROOT = Path("a"), Path("b"), Path()
 TRIES = 200

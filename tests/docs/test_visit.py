@@ -10,7 +10,7 @@ from everbrook.settings import SettingsError
 from tests.docs.page import parse_page
 from tests.docs.shell import Unfinished
 from tests.docs.visit import Visit
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 
 Follow = Callable[[str], None]
 

@@ -10,7 +10,7 @@ from everbrook.settings import StorageMode
 from everbrook.storage import OsDisk
 from tests.durability.faulty import Faults, FaultyDisk
 from tests.durability.modes import SYNCED
-from tests.server.server_thread import RunningServer, configured
+from tests.kit.server_thread import RunningServer, configured
 
 Restart = Callable[[], RunningServer]
 

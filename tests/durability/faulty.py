@@ -7,7 +7,7 @@ from pathlib import Path
 from everbrook.storage import OsDisk
 from everbrook.storage.disk import File
 from everbrook.storage.file_blobs import BLOBS
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 from tests.storage.disks import FileAbove, Room, no_room
 
 FILLER = "/v1/stream/filler"

@@ -4,8 +4,8 @@ import pytest
 
 from tests.durability.conftest import Restart
 from tests.durability.faulty import Faults, fill_disk
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Wire
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Wire
 
 PATH = "/v1/stream/s"
 # What is left of an allocated file when the smallest append does not fit can't hold these.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.modes import SURVIVING
-from tests.server.server_process import EVERBROOK, environment, serving
+from tests.kit.server_process import EVERBROOK, environment, serving
 
 
 @pytest.mark.parametrize("mode", SURVIVING)

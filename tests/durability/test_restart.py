@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.durability.modes import SURVIVING
-from tests.server.server_process import serving
-from tests.server.wire import Wire
+from tests.kit.server_process import serving
+from tests.kit.wire import Wire
 
 ROOT = "/v1/stream/"
 ENDS = {"stopped": signal.SIGTERM, "killed": signal.SIGKILL}

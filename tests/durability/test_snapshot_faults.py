@@ -9,8 +9,8 @@ import pytest
 from everbrook.server.resources.snapshots import PIECE_BYTES
 from tests.durability.conftest import Restart
 from tests.durability.faulty import Faults, fill_disk
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Answer, Wire
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Answer, Wire
 from tests.storage.damage import flip
 
 PATH = "/v1/stream/s"

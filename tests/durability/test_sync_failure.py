@@ -6,7 +6,7 @@ import pytest
 
 from tests.durability.conftest import Restart
 from tests.durability.faulty import Faults
-from tests.server.server_thread import RunningServer
+from tests.kit.server_thread import RunningServer
 
 PATH = "/v1/stream/s"
 # Where space is set aside late, a full disk shows itself in the sync: that is a failed sync like any other.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from everbrook.engine import Batch, Engine, Stream
 from everbrook.protocol.errors import Unavailable
-from tests.engine.fakes import RecordingReader
+from tests.kit.fakes import RecordingReader
 
 
 class Follower(RecordingReader):

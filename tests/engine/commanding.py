@@ -13,9 +13,9 @@ from everbrook.protocol import Append, Claim, Command, Create, Delete, ForkFrom,
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.storage import MemoryStorage
 from tests.engine.actors import Answer, Follower
-from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
 from tests.engine.model_stream import Messages, ModelStream
 from tests.engine.retaining import RetainingModel
+from tests.kit.fakes import FakeClock, FakeScheduler, HandWorker
 
 PAGE_BYTES = 7
 # What is held is bounded far beyond what comes, so that it is counted.

@@ -28,7 +28,7 @@ from everbrook.protocol import (
 )
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler, HandWorker, RecordingReader
+from tests.kit.fakes import DelayedStorage, FakeClock, FakeScheduler, HandWorker, RecordingReader
 
 TEXT = b"text/plain"
 JSON = b"application/json"

@@ -17,8 +17,8 @@ from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.subscriptions import Config, Link, Subscription, Wake, decode_events, fold
 from everbrook.storage import MemoryStorage, StorageFull
-from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import UNBOUNDED, Rig, durable
+from tests.kit.fakes import DelayedStorage
 
 HOOK = "https://worker.example/hook"
 LEASE_MS = 30_000

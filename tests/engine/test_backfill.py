@@ -8,8 +8,8 @@ from everbrook.engine import SubscriptionsTuning
 from everbrook.engine.subscriptions.backfill import Backfill
 from everbrook.protocol import STREAM_ROOT, Head
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Config, Subscription
-from tests.engine.fakes import DelayedStorage
 from tests.engine.subscribing import HOOK, LEASE_MS, SubscribingRig
+from tests.kit.fakes import DelayedStorage
 
 CONFIG = Config("webhook", "events/*", (), HOOK, lease_ttl_ms=LEASE_MS)
 SLICE = 4

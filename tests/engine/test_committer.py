@@ -11,8 +11,8 @@ from everbrook.engine.limits import Limits
 from everbrook.protocol import Change, Claim, Create, Duplicate, Existing
 from everbrook.protocol.errors import StreamExists, StreamGone, StreamNotFound, Unavailable
 from everbrook.storage import MemoryStorage, StorageFull
-from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler
 from tests.engine.rig import JSON, DelayedRig, Rig
+from tests.kit.fakes import DelayedStorage, FakeClock, FakeScheduler
 
 GONE = OSError("the disk is gone")
 

@@ -10,9 +10,9 @@ from everbrook.protocol import REGISTRY, STREAM_ROOT, Append, Create, Delete, Fo
 from everbrook.protocol.errors import StreamDamaged, StreamNotFound, SubscriptionNotFound
 from everbrook.server.resources.registry import Registry
 from everbrook.storage import Damaged, DamageMark, Record
-from tests.engine.fakes import LastingStorage
 from tests.engine.rig import TEXT, Rig
 from tests.engine.subscribing import SubscribingRig
+from tests.kit.fakes import LastingStorage
 
 MARK = DamageMark(4, "base/data.mdb: a block is damaged")
 

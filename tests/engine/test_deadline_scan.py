@@ -8,8 +8,8 @@ from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import Head, Kept, Retention
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import Record
-from tests.engine.fakes import START_MS, DelayedStorage
 from tests.engine.rig import DelayedRig, residents
+from tests.kit.fakes import START_MS, DelayedStorage
 
 ROUND_MS = int(ExpiryTuning().scan_secs * 1000)
 SLICE = ExpiryTuning().slice_streams

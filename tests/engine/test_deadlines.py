@@ -7,8 +7,8 @@ import pytest
 from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import Claim
 from everbrook.protocol.errors import StreamGone, StreamNotFound
-from tests.engine.fakes import START_MS
 from tests.engine.rig import DelayedRig, Rig, residents
+from tests.kit.fakes import START_MS
 
 HOUR_SECS = 3600
 SLICE = ExpiryTuning().slice_streams

@@ -7,8 +7,8 @@ from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import WHOLE, Kept, Retention, Snapshot
 from everbrook.protocol.errors import OffsetGone, StreamDamaged
 from everbrook.storage import MemoryStorage, MessageIndex, StorageFull
-from tests.engine.fakes import START_MS
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
+from tests.kit.fakes import START_MS
 
 SECOND = 1000
 TRIM_DELAY_MS = ExpiryTuning().trim_delay_ms

@@ -15,8 +15,8 @@ from everbrook.engine.limits import Limits
 from everbrook.protocol import Change, Create, Head, Retention
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, Unavailable
 from everbrook.storage import MemoryStorage, MessageIndex, Record, StorageFull
-from tests.engine.fakes import START_MS, DelayedStorage, FakeClock, FakeScheduler, RecordingReader
 from tests.engine.rig import DelayedRig, Rig
+from tests.kit.fakes import START_MS, DelayedStorage, FakeClock, FakeScheduler, RecordingReader
 
 Log = pytest.LogCaptureFixture
 

@@ -7,8 +7,8 @@ import pytest
 from everbrook.engine import Batch
 from everbrook.engine.limits import Limits
 from everbrook.protocol.errors import StreamGone, StreamNotFound
-from tests.engine.fakes import RecordingReader
 from tests.engine.rig import JSON, DelayedRig, Rig
+from tests.kit.fakes import RecordingReader
 
 
 class NotingReader(RecordingReader):

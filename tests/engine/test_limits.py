@@ -8,8 +8,8 @@ from everbrook.engine import PRODUCER_IDLE_MS
 from everbrook.engine.limits import Limits
 from everbrook.protocol import Append, Appended, Claim, Closed, Deleted, Duplicate, Retention
 from everbrook.protocol.errors import MemoryFull, SequenceGap, StreamFull, TooManyProducers
-from tests.engine.fakes import FakeClock
 from tests.engine.rig import JSON, TEXT, Rig, change_limits, newest, residents
+from tests.kit.fakes import FakeClock
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -13,8 +13,8 @@ from everbrook.protocol import Existing
 from everbrook.protocol.errors import ForkTooDeep, InvalidOffset
 from everbrook.storage import MemoryStorage
 from tests.engine.rig import JSON, Rig, residents
-from tests.protocol.generated import generated
-from tests.work import count_lines
+from tests.kit.generated import generated
+from tests.kit.work import count_lines
 
 DEPTH = 2000
 

@@ -6,8 +6,8 @@ from everbrook.engine.buckets import EXPIRED_AT_ONCE
 from everbrook.protocol import Deleted, bucket_prefix
 from everbrook.protocol.errors import BucketNotEmpty, BucketNotFound
 from everbrook.storage import StorageFull
-from tests.engine.fakes import START_MS
 from tests.engine.rig import DelayedRig, Rig, is_populated
+from tests.kit.fakes import START_MS
 
 AGENTS = bucket_prefix(b"agents")
 FULL = StorageFull("the disk is full")

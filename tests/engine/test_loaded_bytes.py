@@ -10,8 +10,8 @@ from everbrook.engine.tuning import EngineTuning, StreamsTuning
 from everbrook.protocol import Append, Appended, Claim, Duplicate
 from everbrook.protocol.errors import BucketFull, TooManyProducers
 from everbrook.storage import PRODUCER_BYTES, STREAM_BYTES, StorageFull, producers_bytes
-from tests.engine.fakes import RecordingReader
 from tests.engine.rig import TEXT, DelayedRig, Rig, evict, resident_streams
+from tests.kit.fakes import RecordingReader
 
 ID_BYTES = 36
 PRODUCERS_OF_ONE = 10

@@ -7,7 +7,7 @@ from everbrook.engine.limits import Limits
 from everbrook.engine.streams import Streams
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import Bystander, FakeClock, FakeScheduler
+from tests.kit.fakes import Bystander, FakeClock, FakeScheduler
 from tests.storage.drafts import Draft
 
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from everbrook.engine.tuning import StreamsTuning
 from everbrook.storage import MemoryStorage, StorageFull
-from tests.engine.fakes import DelayedStorage, LastingStorage
 from tests.engine.machine import EngineMachine
 from tests.engine.rig import evict
+from tests.kit.fakes import DelayedStorage, LastingStorage
 
 # The same runs every time.
 generated = settings(max_examples=230, stateful_step_count=40, deadline=None, database=None)

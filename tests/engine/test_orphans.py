@@ -7,8 +7,8 @@ import pytest
 
 from everbrook.protocol import DeleteSnapshot
 from everbrook.storage import MemoryBlobs, MemoryStorage, StorageFull
-from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import DelayedRig, Rig
+from tests.kit.fakes import DelayedStorage
 
 FULL = StorageFull("the disk is full")
 

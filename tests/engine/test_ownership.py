@@ -6,8 +6,8 @@ import pytest
 
 from everbrook.engine.tuning import OwnershipTuning
 from everbrook.protocol.errors import Unavailable
-from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import DelayedRig
+from tests.kit.fakes import DelayedStorage
 
 CHECK_MS = round(OwnershipTuning().check_secs * 1000)
 REASON = "the lock was removed"

@@ -7,10 +7,10 @@ from everbrook.engine.quotas import NO_QUOTA, Quota
 from everbrook.engine.usage import EVERYTHING, Held
 from everbrook.protocol import Closed, PublishSnapshot, Retention
 from everbrook.protocol.errors import BucketFull, StoreFull
-from tests.engine.fakes import DelayedStorage
 from tests.engine.needing import check_usage
 from tests.engine.rig import TEXT, Rig, held
-from tests.work import count_lines
+from tests.kit.fakes import DelayedStorage
+from tests.kit.work import count_lines
 
 ACME, ONE, TWO = b"acme", b"/ds/acme/one", b"/ds/acme/two"
 

@@ -12,8 +12,8 @@ from everbrook.protocol import Append, Change, Command, Create, ForkFrom
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import InvalidHeader
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import START_MS, Bystander, FakeClock, FakeScheduler
 from tests.engine.rig import JSON, TEXT, Rig
+from tests.kit.fakes import START_MS, Bystander, FakeClock, FakeScheduler
 from tests.protocol import views
 
 generated = settings(max_examples=60, deadline=None, database=None)

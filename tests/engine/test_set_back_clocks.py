@@ -10,9 +10,9 @@ from everbrook.protocol.errors import StreamNotFound, TokenGone
 from everbrook.server.resources.registry import Registry
 from everbrook.server.tuning import RegistryTuning
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import LastingStorage
 from tests.engine.rig import TEXT, Rig
 from tests.engine.subscribing import LEASE_MS, SubscribingRig
+from tests.kit.fakes import LastingStorage
 
 YEAR_MS = 365 * 24 * 3600 * 1000
 LONGEST_MS = DEFAULT_TUNING.subscriptions.longest_retry_ms

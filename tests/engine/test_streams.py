@@ -9,8 +9,8 @@ from everbrook.engine.tuning import ExpiryTuning, StreamsTuning
 from everbrook.protocol import Appended, Claim, Duplicate, Existing
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
 from everbrook.storage import StorageFull
-from tests.engine.fakes import RecordingReader
 from tests.engine.rig import DelayedRig, Rig, evict, residents
+from tests.kit.fakes import RecordingReader
 
 FULL = StorageFull("the disk is full")
 SLICE = ExpiryTuning().slice_streams

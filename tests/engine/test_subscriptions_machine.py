@@ -8,9 +8,9 @@ from hypothesis.stateful import invariant, precondition, rule
 from everbrook.engine import Engine
 from everbrook.protocol import STREAM_ROOT
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import LastingStorage
 from tests.engine.subscribing import LEASE_MS, comparable
 from tests.engine.wakes import IDS, PATHS, WakesMachine, going
+from tests.kit.fakes import LastingStorage
 
 # Longer than any retry takes to come.
 LONG_MS = 75_000

@@ -12,9 +12,9 @@ from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
 from everbrook.protocol.subscriptions import Compact
-from tests.engine.fakes import LastingStorage
 from tests.engine.rig import UNBOUNDED, change_limits
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
+from tests.kit.fakes import LastingStorage
 
 PAUSE_MS = round(DEFAULT_TUNING.subscriptions.refused_secs * 1000)
 MISSING_STREAM_MS = DEFAULT_TUNING.subscriptions.missing_stream_ms

@@ -10,8 +10,8 @@ from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, SubscriptionNotFound
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import DelayedStorage, LastingStorage
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
+from tests.kit.fakes import DelayedStorage, LastingStorage
 
 RECORD = record_name(STREAM_ROOT, "s")
 USUAL = DEFAULT_TUNING.subscriptions

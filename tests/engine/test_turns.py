@@ -6,7 +6,7 @@ import pytest
 
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.turns import FREE_TURNS, Turns
-from tests.engine.fakes import FakeClock, FakeScheduler
+from tests.kit.fakes import FakeClock, FakeScheduler
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork, ProtocolError, SubscriptionNotFound
 from everbrook.protocol.subscriptions import Subscription, Wake, is_linked
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import durable, newest
 from tests.engine.subscribing import Sent, SubscribingRig, name_of
+from tests.kit.fakes import DelayedStorage
 
 PATHS = ["events/a", "events/b", "x"]
 HOOKS, PULLS = ["h", "e"], ["p", "q"]

@@ -12,9 +12,9 @@ import pytest
 from msgspec import Struct
 from playwright.sync_api import Browser, Page
 
-from tests.browser import chromium
-from tests.client.faults.proxy import Proxy
-from tests.server.server_process import serving
+from tests.kit.browser import chromium
+from tests.kit.faults.proxy import Proxy
+from tests.kit.server_process import serving
 from tools.node import find_node, install_packages
 
 CHAT = Path(__file__).parents[2] / "examples/chat"

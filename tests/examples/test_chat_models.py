@@ -9,8 +9,8 @@ from fastapi.responses import Response
 from everbrook.server.asgi import create_app
 from examples.chat.app import answer
 from tests.client.agents.recordings import recorded
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import configured
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured
 
 api = FastAPI()
 asked: list[object] = []

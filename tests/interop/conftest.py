@@ -7,7 +7,7 @@ import pytest
 
 from everbrook import Client
 from tests.interop.typescript import TypeScript
-from tests.server.server_thread import RunningServer, configured
+from tests.kit.server_thread import RunningServer, configured
 
 _numbers = count()
 

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from tests.interop.typescript import Refused, TypeScript, binary, messages, text
-from tests.server.server_thread import RunningServer, configured, eventually
-from tests.server.wire import render
+from tests.kit.server_thread import RunningServer, configured, eventually
+from tests.kit.wire import render
 
 BYTES = bytes(range(256))
 NUMBERS = [{"number": number} for number in range(200)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http_server import AnsweringServer
+from tests.kit.http_server import AnsweringServer
 from tools.audit import LOCK, foreign_licences, main, pinned
 
 FAULT = {"id": "FAULT-1", "affected": [], "references": []}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser import chromium
+from tests.kit.browser import chromium
 from tools.browser import BrowserUnavailable, packaged_chromium, place_of
 
 

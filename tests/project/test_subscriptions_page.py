@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 
 from tests.docs.page import parse_page
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.server.subscriber import Hooks
 
 PAGE = parse_page((Path(__file__).parents[2] / "docs/subscriptions.md").read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.protocol.read import NO_CACHE, NO_STORE, Page, cache_control, format_etag, matches
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import NOW, head_of
 
 DEFAULT = b"public, max-age=60, stale-while-revalidate=300"

@@ -11,7 +11,7 @@ from everbrook.protocol.errors import (
     StaleEpoch,
     StreamClosed,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import JSON, NOW, TEXT, Streams, numbered
 
 

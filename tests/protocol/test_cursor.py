@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from everbrook.protocol.errors import InvalidQuery
 from everbrook.protocol.offset import current_cursor, next_cursor, parse_cursor
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 EPOCH = int(datetime(2024, 10, 9, tzinfo=UTC).timestamp()) * 1000
 

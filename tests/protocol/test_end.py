@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from everbrook.protocol import Create, Delete, Deleted, Drop, Expire, ForkFrom, Untouched, Write
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ProtocolError, StreamGone, StreamNotFound
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import NOW, TEXT, Streams
 
 LATER = NOW + 1000

@@ -10,8 +10,8 @@ from everbrook import Append, InvalidChange, Remove, Reset, Set
 from everbrook.protocol import SnapshotEnd, SnapshotStart, State, StateMessage, format_snapshot, parse_snapshot
 from everbrook.protocol.entities import MAX_TXIDS
 from everbrook.protocol.state_changes import Setting
+from tests.kit.generated import generated
 from tests.protocol.changes import changes_of_few
-from tests.protocol.generated import generated
 
 
 def fold(*messages: StateMessage, state: State | None = None) -> State:

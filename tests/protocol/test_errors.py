@@ -35,7 +35,7 @@ from everbrook.protocol.errors import (
     VersionNotSupported,
     quoted,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 
 def kinds(root: type[ProtocolError]) -> Iterator[type[ProtocolError]]:

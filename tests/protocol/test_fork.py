@@ -11,7 +11,7 @@ from everbrook.protocol.errors import (
     SourceDeleted,
     SourceNotFound,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import JSON, NOW, TEXT, Streams, numbered
 
 TTL = 60

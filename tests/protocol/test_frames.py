@@ -17,7 +17,7 @@ from everbrook.protocol.frames import (
     encode_frames,
     frames_of,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import BYTES, JSON, head_of
 
 offsets = st.integers(0, 10**15)

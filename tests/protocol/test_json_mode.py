@@ -10,7 +10,7 @@ from everbrook.protocol import join_messages, pack_messages
 from everbrook.protocol.errors import BatchTooLarge, InvalidJson
 from everbrook.protocol.json_mode import MAX_BATCH_VALUES, split_messages
 from everbrook.protocol.json_text import decode_mended, mend
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 # Versions of Python differ in how many levels they recurse into; from 3.14 on it is hundreds of thousands.
 BEYOND_ANY_STACK = 1_000_000

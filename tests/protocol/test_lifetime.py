@@ -28,7 +28,7 @@ from everbrook.protocol.lifetime import (
     parse_ttl,
     told_ttl_secs,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams
 
 FIRST_TIME_MS = -62_135_596_800_000  # 0001-01-01T00:00:00Z

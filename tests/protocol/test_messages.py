@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from everbrook.protocol.messages import pack, unpack, unpack_part, unpacked_bytes
 from everbrook.protocol.state import Identity
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import BYTES, JSON, head_of
 
 OCTETS = head_of(BYTES).identity

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.protocol.multipart import closing, content_type, next_part_head, part_head, parts
-from tests.protocol.generated import generated, payloads
+from tests.kit.generated import generated, payloads
 from tests.protocol.views import BYTES, JSON, head_of
 
 BOUNDARY = b"everbrook-9f1c2e7a"

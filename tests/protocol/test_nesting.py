@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.protocol.json_text import MAX_LEVELS, any_too_deep, too_deep
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 WORDS = {
     "brackets": b"[{]}" * 200,

@@ -13,7 +13,7 @@ from everbrook.protocol.errors import (
     SequenceRegression,
     StaleEpoch,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import JSON, NOW, WEEK, Streams, numbered
 
 

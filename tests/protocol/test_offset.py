@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from everbrook.protocol import Sentinel, format_offset
 from everbrook.protocol.errors import InvalidOffset
 from everbrook.protocol.offset import OFFSET_DIGITS, parse_fork_offset, parse_offset
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 ZERO_ALIAS = b"0000000000000000_0000000000000000"  # another server's zero, which clients send when forking
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from everbrook.protocol import STREAM_ROOT, bucket_of, bucket_prefix, bucket_record
 from everbrook.protocol.errors import InvalidPath, NotFound
 from everbrook.protocol.path import MAX_PATH_BYTES, parse_bucket_id, parse_source_path, parse_stream_path
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 segments = (
     st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\"), min_size=1, max_size=12)

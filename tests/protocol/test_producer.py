@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from everbrook.protocol import Claim, Producer
 from everbrook.protocol.errors import EpochMustStartAtZero, InvalidHeader, ProtocolError, SequenceGap, StaleEpoch
 from everbrook.protocol.producer import MAX_ID_BYTES, accept, is_duplicate, parse_claim, require_current
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import NOW
 
 KNOWN = Producer(epoch=5, seq=7, seen_at=NOW)

@@ -10,7 +10,7 @@ from everbrook.protocol import Append, Kept, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery, OffsetGone
 from everbrook.protocol.query import parse_lookup, parse_read_query
 from everbrook.protocol.read import Page, begin, end_of_read, locate, look_up, page_from, require_kept
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams, head_of
 
 

@@ -7,7 +7,7 @@ from everbrook.protocol import Cut, Kept, Retain, Retention
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import InvalidHeader, InvalidOffset, OffsetGone, RetentionBeyondSnapshot, StreamNotFound
 from everbrook.protocol.retention import format_retention, parse_retention
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import NOW, Streams
 
 bounds = st.none() | st.integers(1, 10**15 - 1)

@@ -41,7 +41,7 @@ from everbrook.protocol.retention import (
     parse_history,
 )
 from everbrook.protocol.state import EMPTY_DIGEST
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import BYTES, JSON, NOW, TEXT, Streams
 
 DIGEST = b"d" * 32

@@ -17,7 +17,7 @@ from everbrook.protocol.json_mode import (
     is_large_batch,
     split_in_pieces,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 JSON = {b"content-type": b"application/json; charset=utf-8"}
 LONG = b'"' + b"a," * PIECE_BYTES + b'"'

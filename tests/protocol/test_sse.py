@@ -9,7 +9,7 @@ from hypothesis import example, given, strategies as st
 
 from everbrook.protocol import KEEP_ALIVE, Decoder, Event, encode_base64, encode_event
 from everbrook.protocol.sse import decode_base64
-from tests.protocol.generated import chunk_sizes, cut, generated, payloads
+from tests.kit.generated import chunk_sizes, cut, generated, payloads
 
 LINE_END = re.compile(rb"\r\n|\r|\n")
 

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from everbrook import Append, InvalidChange, Remove, Reset, Set
 from everbrook.protocol import SnapshotEnd, SnapshotStart, StateMessage, parse_message
 from everbrook.protocol.state_changes import Change, Control, Setting, format_session, format_state
+from tests.kit.generated import generated
 from tests.protocol.changes import appends, controls, json_values, plain_removes, plain_sets, removes, sets
-from tests.protocol.generated import generated
 
 USER = {"type": "user", "key": "1"}
 

@@ -14,7 +14,7 @@ from everbrook.protocol.errors import (
     InvalidOffset,
 )
 from everbrook.protocol.messages import unpack
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import JSON, NOW, KeptStream, Streams
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from everbrook.protocol import Append, Delete, DeleteSnapshot, Kept, Retain, Retention, Snapshot, Trim, Untouched
 from everbrook.protocol.decide import decide
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.protocol.views import JSON, NOW, TEXT, KeptStream, Streams
 
 SECOND = 1000

@@ -5,8 +5,8 @@ from base64 import b64encode
 from hashlib import sha256
 
 from everbrook.storage import MemoryBlobReader, MemoryBlobs, MemoryDraft, MemoryStorage
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import PATIENCE_SECS, RunningServer, eventually
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import PATIENCE_SECS, RunningServer, eventually
 
 Server = RunningServer | Mounted
 

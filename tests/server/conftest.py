@@ -13,11 +13,11 @@ from everbrook.server.asgi import AsgiApplication, create_app
 from everbrook.server.assembly import open_storage
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.storage import Storage
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, configured
+from tests.kit.wire import Wire
 from tests.server.auth.keyring import Keyring
-from tests.server.server_thread import RunningServer, configured
 from tests.server.subscriber import Api, Hooks
-from tests.server.wire import Wire
 
 Start = Callable[..., RunningServer]
 StartEither = Callable[..., RunningServer | Mounted]

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.server.server_process import PATIENCE_SECS
-from tests.server.server_thread import eventually
+from tests.kit.server_process import PATIENCE_SECS
+from tests.kit.server_thread import eventually
 
 
 def awaited(claim: Callable[[], object]) -> bool:

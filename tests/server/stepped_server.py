@@ -13,8 +13,8 @@ from everbrook.server.observe.observer import Observer, address_of_peer
 from everbrook.settings import Settings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
-from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
-from tests.work import count_lines
+from tests.kit.fakes import FakeClock, FakeScheduler, HandWorker
+from tests.kit.work import count_lines
 
 
 class Wire(asyncio.Transport):

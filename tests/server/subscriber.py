@@ -12,8 +12,8 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
-from tests.http_server import AnsweringServer
-from tests.server.wire import Answer, Wire
+from tests.kit.http_server import AnsweringServer
+from tests.kit.wire import Answer, Wire
 
 PATIENCE_SECS = 60.0
 DONE = (200, b'{"done": true}')

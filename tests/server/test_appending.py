@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 
 CLAIM = {"producer_id": "p", "producer_epoch": "0", "producer_seq": "0"}
 

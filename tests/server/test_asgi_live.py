@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everbrook.server.asgi import create_app
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import configured, eventually
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured, eventually
 
 TINY_BUFFER = 4096
 MB = 1_000_000

@@ -9,9 +9,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everbrook.server.asgi import AsgiApplication, create_app
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import configured
-from tests.server.wire import Wire, chunked
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured
+from tests.kit.wire import Wire, chunked
 
 Outer = Callable[[AsgiApplication], object]
 

@@ -9,7 +9,7 @@ from everbrook.engine import PRODUCER_IDLE_MS, UNLIMITED
 from everbrook.server.assembly import find_store, limits_of, open_storage, storage_tuning
 from everbrook.settings import Settings, StorageMode
 from everbrook.storage import DurableStorage, MemoryStorage, StoreError
-from tests.server.server_thread import configured
+from tests.kit.server_thread import configured
 
 MIB = 1024 * 1024
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from tests.kit.server_thread import RunningServer
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer
 
 CROWD = 60
 

@@ -3,9 +3,9 @@
 import pytest
 
 from everbrook.server.tuning import ConnectionTuning, ListenerTuning, ServerTuning
+from tests.kit.server_thread import QUICK_TICKS, RunningServer, eventually
+from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import QUICK_TICKS, RunningServer, eventually
-from tests.server.wire import Wire, render
 
 MB = 1_000_000
 TINY_BUFFER = 4096

@@ -15,8 +15,8 @@ from everbrook.server.resources.backups import MAX_BACKUPS, require_administrato
 from everbrook.server.routes import BACKUPS
 from everbrook.settings import StorageMode
 from everbrook.storage import Asked, Piece, State, parse_pieces
-from tests.server.server_thread import RunningServer, configured, eventually
-from tests.server.wire import Answer, Wire
+from tests.kit.server_thread import RunningServer, configured, eventually
+from tests.kit.wire import Answer, Wire
 
 MODES = [StorageMode.ACID, StorageMode.FILE_FAST, StorageMode.FILE_DURABLE]
 PLACE = BACKUPS.decode()

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Wire, render
 
 MESSAGE = b"m" * 100_000
 COUNT = 60

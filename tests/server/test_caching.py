@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.wire import Wire
 
 FRESH = "public, max-age=60, stale-while-revalidate=300"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.server.server_thread import RunningServer, eventually, resident_bytes
-from tests.server.wire import Wire, chunked, render
+from tests.kit.server_thread import RunningServer, eventually, resident_bytes
+from tests.kit.wire import Wire, chunked, render
 
 CHUNKED = {"content_type": "text/plain", "transfer_encoding": "chunked"}
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from tests.kit.wire import Answer, Wire
 from tests.server.conftest import Connect, Start
-from tests.server.wire import Answer, Wire
 
 if sys.version_info >= (3, 14):
     from compression import zstd

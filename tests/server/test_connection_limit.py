@@ -5,8 +5,8 @@ import time
 import pytest
 
 from everbrook.server.tuning import ConnectionTuning, ListenerTuning, ServerTuning
+from tests.kit.server_thread import eventually
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import eventually
 
 
 def test_one_connection_too_many_is_a_503_with_retry_after(start: Start, connect: Connect) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Answer, Wire, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Answer, Wire, render
 
 REQUEST_HEADERS = {
     "Authorization",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 
 
 def test_a_new_stream_is_a_201_that_tells_where_it_stands(wire: Wire, path: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 from everbrook.engine import Clock
 from everbrook.protocol import Head, bucket_record
 from everbrook.storage import Damaged, MemoryStorage
+from tests.kit.server_thread import eventually
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import eventually
 
 PAGE = 4
 QUIET = {"server__sse_keepalive_secs": 0.02, "limits__max_page_bytes": PAGE}

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from everbrook.server.limits.descriptors import MIN_CONNECTIONS, Allotment, allot, wanted
 from everbrook.server.tuning import ListenerTuning
 from everbrook.settings import LimitSettings, Settings
-from tests.server.server_process import EVERBROOK, ServerProcess, environment
-from tests.server.wire import Wire
+from tests.kit.server_process import EVERBROOK, ServerProcess, environment
+from tests.kit.wire import Wire
 
 MB = 1_000_000
 FILES = 600

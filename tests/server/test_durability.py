@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.kit.server_thread import GatedStorage, RunningServer
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import GatedStorage, RunningServer
-from tests.server.wire import Wire
 
 
 @pytest.fixture

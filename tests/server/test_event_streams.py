@@ -9,9 +9,9 @@ import pytest
 from everbrook.engine import Batch, EngineTuning, FeedTuning
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.tuning import ServerTuning
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Wire
 
 TINY_BUFFER = 4096
 

@@ -1,7 +1,7 @@
 """Expect: 100-continue."""
 
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start
-from tests.server.wire import Wire
 
 
 def test_a_client_that_waits_is_asked_for_its_body(wire: Wire, path: str) -> None:

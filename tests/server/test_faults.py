@@ -9,10 +9,10 @@ from everbrook.engine import Callback, CommitTuning, EngineTuning
 from everbrook.protocol import KEEP_ALIVE
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.server.tuning import ServerTuning
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import QUICK_TICKS, GatedStorage, RunningServer, eventually
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import value
-from tests.server.server_thread import QUICK_TICKS, GatedStorage, RunningServer, eventually
 
 
 class DamagedStorage(GatedStorage):

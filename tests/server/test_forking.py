@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start
-from tests.server.wire import Wire
 
 ZERO = "0000000000000000_0000000000000000"
 

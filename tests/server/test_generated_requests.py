@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Struct
 
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Wire, chunked, render
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Wire, chunked, render
 
 QUICK = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

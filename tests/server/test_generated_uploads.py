@@ -3,10 +3,10 @@
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Struct
 
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Wire, chunked, render
 from tests.server.blobs import digest_of
-from tests.server.server_thread import RunningServer
 from tests.server.test_generated_requests import send_in_pieces
-from tests.server.wire import Wire, chunked, render
 
 QUICK = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
+from tests.kit.server_thread import QUICK_TICKS, GatedStorage, RunningServer, eventually
+from tests.kit.wire import Wire, chunked, render
 from tests.server.blobs import WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import QUICK_TICKS, GatedStorage, RunningServer, eventually
-from tests.server.wire import Wire, chunked, render
 
 MB = 1_000_000
 CHUNKED = {"transfer_encoding": "chunked"}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.kit.wire import Wire
 from tests.server.conftest import StartEither
-from tests.server.wire import Wire
 
 JSON = "application/json"
 

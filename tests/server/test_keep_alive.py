@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect
-from tests.server.wire import Wire
 
 
 def test_a_connection_serves_request_after_request(wire: Wire, path: str) -> None:

@@ -11,10 +11,10 @@ import pytest
 from everbrook.server.exchange import Response
 from everbrook.server.http1.connection import Connection
 from everbrook.settings.sections.storage import StorageMode
+from tests.kit.server_thread import RunningServer, eventually, resident_bytes
+from tests.kit.wire import Wire
 from tests.server.conftest import Start
-from tests.server.server_thread import RunningServer, eventually, resident_bytes
 from tests.server.stepped_server import HandServer
-from tests.server.wire import Wire
 
 # More than any noise in the counts below: whatever one client leaves behind is seen.
 KILLS = 300

@@ -8,9 +8,9 @@ import pytest
 from everbrook.engine import Clock
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode, TtlRule
+from tests.kit.server_thread import configured
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import configured
-from tests.server.wire import Wire
 
 
 class SetClock(Clock):

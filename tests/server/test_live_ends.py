@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Answer, Follower, Wire
 from tests.server.conftest import Connect
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Answer, Follower, Wire
 
 
 def soon(secs: float) -> str:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Wire
 
 
 def test_location_is_the_url_that_was_asked_for(server: RunningServer, wire: Wire, path: str) -> None:

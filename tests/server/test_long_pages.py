@@ -13,9 +13,9 @@ from everbrook.server.assembly import open_storage
 from everbrook.server.tuning import ServerTuning
 from everbrook.settings import StorageMode
 from everbrook.storage import Damaged, MemoryStorage
+from tests.kit.server_thread import configured, eventually
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import configured, eventually
-from tests.server.wire import Wire
 
 if sys.version_info >= (3, 14):
     from compression import zstd

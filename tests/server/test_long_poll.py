@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Wire
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Wire
 
 
 def poll(path: str, offset: str = "now") -> str:

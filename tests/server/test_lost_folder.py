@@ -10,8 +10,8 @@ import pytest
 from everbrook.server.assembly import assemble, open_storage
 from everbrook.settings import StorageMode
 from everbrook.storage import StoreError
-from tests.server.server_process import ServerProcess, serving
-from tests.server.server_thread import configured, eventually
+from tests.kit.server_process import ServerProcess, serving
+from tests.kit.server_thread import configured, eventually
 
 STREAM = "/v1/stream/a"
 PATIENCE_SECS = 60.0

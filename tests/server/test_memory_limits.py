@@ -4,8 +4,8 @@ from pathlib import Path
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
+from tests.kit.server_thread import RunningServer, configured, eventually
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, configured, eventually
 
 
 def used_bytes(server: RunningServer) -> int:

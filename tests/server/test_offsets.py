@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Answer, Wire
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Answer, Wire
 
 MALFORMED = [
     "",

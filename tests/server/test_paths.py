@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 
 ROOT = "/v1/stream/"
 

@@ -1,8 +1,8 @@
 """Pipelining: requests without waiting, answers in the same order."""
 
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Wire, render
 
 
 def test_answers_come_in_the_order_of_the_requests(wire: Wire, path: str) -> None:

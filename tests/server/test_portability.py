@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.server.limits.descriptors import descriptor_limit, largest_limit, raise_limit
-from tests.server.server_process import ServerProcess, environment
+from tests.kit.server_process import ServerProcess, environment
 
 # What macOS does not have, by its documentation and that of Python.
 LACKING = {

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Answer, Wire
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Answer, Wire
 
 
 def append(wire: Wire, path: str, producer: str, epoch: int, seq: int) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from everbrook.server.tuning import ConnectionTuning, ListenerTuning, ServerTuning
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Wire, chunked, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Wire, chunked, render
 
 MAX_BYTES = 1000
 

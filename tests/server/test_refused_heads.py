@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.kit.wire import Wire, chunked, render
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.wire import Wire, chunked, render
 
 MALFORMED = {
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",

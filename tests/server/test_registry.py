@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from everbrook.protocol import REGISTRY
+from tests.kit.server_thread import GatedStorage, RunningServer, eventually
+from tests.kit.wire import Follower, Wire
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import GatedStorage, RunningServer, eventually
-from tests.server.wire import Follower, Wire
 
 PATH = REGISTRY.decode()
 STREAMS = 700

@@ -26,9 +26,9 @@ from everbrook.server.restart import (
 )
 from everbrook.server.tuning import RestartTuning
 from everbrook.settings import StorageMode
+from tests.kit.server_process import EVERBROOK, ServerProcess, environment, serving
+from tests.kit.server_thread import configured
 from tests.server.restarts import awaited
-from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
-from tests.server.server_thread import configured
 
 PATH = "/v1/stream/a"
 

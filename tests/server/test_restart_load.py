@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everbrook.server.restart import read_report
+from tests.kit.server_process import EVERBROOK, ServerProcess, environment, serving
+from tests.kit.wire import Wire
 from tests.server.restarts import awaited
-from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
-from tests.server.wire import Wire
 
 PATH = "/v1/stream/load"
 PRODUCERS, RESTARTS = 4, 3

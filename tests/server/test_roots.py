@@ -6,10 +6,10 @@ from everbrook.protocol.errors import InvalidPath
 from everbrook.server.exchange import Request
 from everbrook.server.location import StreamRoots
 from everbrook.settings import ServerSettings
+from tests.kit.server_thread import RunningServer
+from tests.kit.wire import Wire
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import RunningServer
-from tests.server.wire import Wire
 
 
 def aliased(path: str, root: str = "/v1/streams/") -> str:

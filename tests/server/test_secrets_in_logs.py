@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from everbrook.cli.main import main
-from tests.server.server_process import ServerProcess, environment
+from tests.kit.server_process import ServerProcess, environment
+from tests.kit.wire import Wire
 from tests.server.subscriber import Api, Hooks
-from tests.server.wire import Wire
 
 PATH = "/v1/stream/a"
 SCOPES = ("--scope", "admin:/")

@@ -5,7 +5,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from tests.server.server_process import EVERBROOK, environment, serving
+from tests.kit.server_process import EVERBROOK, environment, serving
 
 
 def run(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

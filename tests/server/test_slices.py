@@ -6,7 +6,7 @@ from everbrook.server.deferred import Steps, answer_in_slices
 from everbrook.server.exchange import Response, problem_response
 from everbrook.settings import Settings
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
+from tests.kit.fakes import FakeClock, FakeScheduler, HandWorker
 
 NAME = b"/v1/stream/s"
 

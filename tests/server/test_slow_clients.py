@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from tests.kit.server_thread import QUICK_TICKS, RunningServer
+from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import QUICK_TICKS, RunningServer
-from tests.server.wire import Wire, render
 
 POST = {"content_type": "text/plain"}
 

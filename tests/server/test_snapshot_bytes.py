@@ -7,10 +7,10 @@ import pytest
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import StorageFull
+from tests.kit.server_thread import QUICK_TICKS, GatedStorage, eventually, resident_bytes
+from tests.kit.wire import Wire, chunked
 from tests.server.blobs import PIECE, HollowStorage, Server, WatchedStorage, memory_blobs, none_left
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import QUICK_TICKS, GatedStorage, eventually, resident_bytes
-from tests.server.wire import Wire, chunked
 
 MB = 1_000_000
 TINY_BUFFER = 4096

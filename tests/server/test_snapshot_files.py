@@ -9,10 +9,10 @@ import pytest
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
+from tests.kit.server_thread import RunningServer, configured, eventually, resident_bytes
+from tests.kit.wire import Wire
 from tests.server.blobs import PIECE, digest_of
 from tests.server.conftest import Connect
-from tests.server.server_thread import RunningServer, configured, eventually, resident_bytes
-from tests.server.wire import Wire
 
 MB = 1_000_000
 MODES = [StorageMode.ACID, StorageMode.FILE_FAST, StorageMode.FILE_DURABLE]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.server.asgi import create_app
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, configured
+from tests.kit.wire import Answer, Wire
 from tests.server.blobs import Server, digest_of, etag_of
-from tests.server.server_thread import RunningServer, configured
-from tests.server.wire import Answer, Wire
 
 
 @pytest.fixture(params=["http1", "asgi"], scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 PATH = "/v1/stream/a"
 

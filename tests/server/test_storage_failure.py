@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
-from tests.server.wire import render
+from tests.kit.server_process import EVERBROOK, ServerProcess, environment, serving
+from tests.kit.wire import render
 from tests.storage.damage import hide_rows
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ def test_a_server_that_finds_hidden_streams_ends_and_does_not_start_again(
 
 UNCLOSABLE = """
 from everbrook.server.serve import run
-from tests.server.server_thread import GatedStorage, configured
+from tests.kit.server_thread import GatedStorage, configured
 
 class Unclosable(GatedStorage):
     def __init__(self):

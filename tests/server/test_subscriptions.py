@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import RunningServer
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer
 from tests.server.subscriber import Api, document, fresh, offset, refusal
 
 URL = "https://worker.example/hooks"

@@ -6,9 +6,9 @@ import pytest
 
 from everbrook.server.exchange import JUDGED_BYTES
 from everbrook.server.methods import MAX_CONFIG_BYTES, MAX_REPORT_BYTES, max_body_bytes
+from tests.kit.wire import chunked
 from tests.server.conftest import StartEither
 from tests.server.subscriber import Api, document, fresh, offset
-from tests.server.wire import chunked
 
 LONG = 400
 """How many bytes the longest path of a stream has."""

@@ -9,11 +9,11 @@ import pytest
 
 from everbrook.engine import EngineTuning, SubscriptionsTuning
 from everbrook.server.tuning import ServerTuning
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, configured, eventually
+from tests.kit.wire import Answer
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, configured, eventually
 from tests.server.subscriber import Api, Hooks, document, fresh, offset, refusal
-from tests.server.wire import Answer
 
 Server = RunningServer | Mounted
 

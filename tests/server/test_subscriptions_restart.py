@@ -10,10 +10,10 @@ import pytest
 from msgspec import Struct
 
 from everbrook.client import Jwks, Receiver
-from tests.server.server_process import ServerProcess, serving
-from tests.server.server_thread import eventually
+from tests.kit.server_process import ServerProcess, serving
+from tests.kit.server_thread import eventually
+from tests.kit.wire import Answer
 from tests.server.subscriber import DONE, Api, Hook, Hooks, document, offset, refusal
-from tests.server.wire import Answer
 
 MODES = ["acid", "file-fast", "file-durable"]
 JWKS = "/v1/stream/__ds/jwks.json"

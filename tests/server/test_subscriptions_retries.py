@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.server_thread import RunningServer, configured, eventually
+from tests.kit.server_thread import RunningServer, configured, eventually
 from tests.server.subscriber import DONE, Api, Hooks, document, fresh, offset, refusal
 
 

@@ -13,9 +13,9 @@ from starlette.routing import Mount
 from everbrook.server.asgi import AsgiApplication, create_app
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured
 from tests.server.conftest import Start, StartEither
-from tests.server.server_thread import configured
 from tests.server.subscriber import Api, Hooks, document, fresh, offset, refusal
 
 

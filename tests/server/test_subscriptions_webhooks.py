@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from everbrook.client import Jwks, Reason, Receiver, SignatureInvalid
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Answer
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, eventually
 from tests.server.subscriber import DONE, PATIENCE_SECS, Api, Hook, Hooks, document, fresh, offset, refusal
-from tests.server.wire import Answer
 
 Server = RunningServer | Mounted
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.server.server_process import EVERBROOK, environment, serving
+from tests.kit.server_process import EVERBROOK, environment, serving
 
 # A session of its own, whose terminal is the one that is standard input.
 ON_TERMINAL = (

@@ -20,7 +20,7 @@ from everbrook.settings import Settings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
 from everbrook.storage import MemoryStorage, Record
-from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
+from tests.kit.fakes import FakeClock, FakeScheduler, HandWorker
 
 STREAMS, MORTAL = 100_000, 5_000
 TEXT = b"text/plain"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.wire import Wire, chunked, render
+from tests.kit.wire import Wire, chunked, render
 
 OFFERS = {
     "h2c": {"upgrade": "h2c", "connection": "Upgrade, HTTP2-Settings", "http2_settings": "AAMAAABkAAQ"},

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.kit.server_thread import eventually
+from tests.kit.wire import Wire, chunked, render
 from tests.server.blobs import Server, WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, StartEither
-from tests.server.server_thread import eventually
-from tests.server.wire import Wire, chunked, render
 
 MAX_BYTES = 200_000
 EXPECT = {"expect": "100-continue"}

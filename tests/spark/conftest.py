@@ -9,7 +9,7 @@ import pytest
 from everbrook import Client
 from everbrook.spark.connection import Connection, connect, disconnect
 from everbrook.spark.options import ServerOptions
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 
 from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.options import ServerOptions
-from tests.http_server import AnsweringServer
+from tests.kit.http_server import AnsweringServer
 
 
 class Door(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ from everbrook import Client
 from everbrook.client.state_events import insert
 from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.options import ServerOptions
-from tests.certificates import Authority, Pair
+from tests.kit.certificates import Authority, Pair
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import bootstrapped, written
 from tests.spark.readers import read_batch

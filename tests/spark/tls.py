@@ -6,7 +6,7 @@ import threading
 from contextlib import closing, suppress
 from urllib.parse import urlsplit
 
-from tests.certificates import HOST, Authority, Pair
+from tests.kit.certificates import HOST, Authority, Pair
 
 
 class TlsProxy:

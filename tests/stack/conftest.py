@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.database import database, postgres
-from tests.server.server_process import serving
+from tests.kit.postgres import database, postgres
+from tests.kit.server_process import serving
 from tests.stack.bare import bare_environment
 from tests.stack.stacks import Stack, gone, up
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import psutil  # type: ignore[import-untyped]
 
 from everbrook.cli.main import main
-from tests.server.server_process import EVERBROOK, environment
+from tests.kit.server_process import EVERBROOK, environment
 
 UP_TIMEOUT_SECS = 240.0
 DOWN_TIMEOUT_SECS = 90.0

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from everbrook.protocol import Head
+from tests.kit.work import count_lines
 from tests.storage.checkpoints import HeldStorage, commit
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
-from tests.work import count_lines
 
 
 def heads(store: Store, slice_size: int = 100) -> list[Head]:

@@ -7,8 +7,8 @@ from msgspec import Struct, field
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 from everbrook import Client
-from tests.browser import chromium
-from tests.server.server_process import ServerProcess, serving
+from tests.kit.browser import chromium
+from tests.kit.server_process import ServerProcess, serving
 
 
 class Complaints(Struct):

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from everbrook import Client
-from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
+from tests.kit.server_process import EVERBROOK, ServerProcess, environment, serving
 from tests.ui.conftest import Complaints
 
 

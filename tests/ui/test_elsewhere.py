@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench import reference
 from everbrook import Client
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.ui.conftest import Complaints
 
 PATIENCE_SECS = 60.0

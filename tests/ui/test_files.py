@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.server_process import ServerProcess, serving
+from tests.kit.server_process import ServerProcess, serving
 
 STATIC = Path(str(files("everbrook.server.ui") / "static"))
 

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 
 from everbrook import Client
 from everbrook.server.asgi import create_app
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import configured
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured
 
 
 @pytest.fixture(scope="module")

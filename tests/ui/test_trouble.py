@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, Route, expect
 
 from everbrook import Client
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.ui.conftest import Complaints
 
 HIDE = """({hidden}) => {

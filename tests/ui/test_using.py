@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from everbrook import Client
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.ui.conftest import Complaints
 
 

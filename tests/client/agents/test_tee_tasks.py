@@ -13,7 +13,7 @@ from everbrook import AsyncClient, AsyncReader, AsyncStream
 from everbrook.client._async.recorder import Recording, record as record_as
 from everbrook.client.tee import record, tee
 from everbrook.protocol.errors import StaleEpoch
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 pytestmark = pytest.mark.anyio
 

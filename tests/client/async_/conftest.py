@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from everbrook.client._async.client import AsyncClient
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from everbrook.client.errors import ChangesMissed, StateEnded
 from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol import StateMessage
 from everbrook.protocol.errors import StreamNotFound
-from tests.client.faults.proxy import Proxy
+from tests.kit.faults.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 

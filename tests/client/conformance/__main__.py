@@ -15,8 +15,8 @@ from tests.client.conformance.contradictions import EVERBROOK, REFERENCE
 from tests.client.conformance.misbehaving import Misbehaviour
 from tests.client.conformance.runs import FOLDER, Summary, run
 from tests.client.conformance.variants import SuiteUnusable, prepare
-from tests.client.faults.proxy import Proxy
-from tests.server.server_process import serving
+from tests.kit.faults.proxy import Proxy
+from tests.kit.server_process import serving
 from tools.node import Node, NodeUnavailable, find_node, install_packages
 
 ADAPTERS = ("--sync", "--async")

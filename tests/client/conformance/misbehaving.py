@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from msgspec import Struct, json
 
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import Delayed, Edited, Fault, NeverSent, Preceded, Reply, Sound
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import Delayed, Edited, Fault, NeverSent, Preceded, Reply, Sound
 
 CONTROL = "/_test/inject-error"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.client._sync.client import Client
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from everbrook.client.errors import ChangesMissed, StateEnded
 from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol import StateMessage
 from everbrook.protocol.errors import StreamNotFound
-from tests.client.faults.proxy import Proxy
+from tests.kit.faults.proxy import Proxy
 
 ADA, BOB = {"name": "Ada"}, {"name": "Bob"}
 PATIENCE_SECS = 60.0

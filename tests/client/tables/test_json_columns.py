@@ -14,7 +14,7 @@ from everbrook.client.tables.json_columns import build, conform, decode, parse, 
 from everbrook.client.tables.shapes import Shape, shape_of
 from tests.client.tables.json_values import Value, alike, records, rows
 from tests.client.tables.jsonl import joined
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 
 def same(found: Value, value: Value, shape: Shape) -> bool:

@@ -10,7 +10,7 @@ from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page
 from everbrook.client.tables.pieces import pieces_of
 from tests.client.tables.jsonl import FIRST_TIME, piece
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 
 @generated

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from everbrook.client.tables.shapes import MAX_DEPTH, MAX_FIELDS, Shape, merge, shape_of
 from tests.client.tables.json_values import records, rows
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from everbrook.client.tables.pieces import Piece
 from everbrook.client.tables.table import SHOWN_ROWS, Table
 from tests.client.tables.json_values import Value, alike, records, rows
 from tests.client.tables.jsonl import pieces
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 START = "0000000000000000"
 MIXED = [{"n": 1}, {"n": 2, "s": "x"}, {"n": "three"}, {"n": None, "o": {"a": [1]}}]

@@ -12,7 +12,7 @@ from everbrook.spark import register
 from everbrook.spark.connection import disconnect
 from examples.analytics.job import SETTINGS, Analytics, Places
 from tests.examples.analytics.desk import Desk
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.spark.sessions import shared_session
 
 _numbers = count()

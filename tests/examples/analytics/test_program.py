@@ -16,7 +16,7 @@ from examples.analytics.job import Places
 from examples.analytics.sessions import generate
 from tests.examples.analytics.desk import Desk
 from tests.examples.analytics.plain import count_plainly
-from tests.server.server_process import environment, serving
+from tests.kit.server_process import environment, serving
 
 ROOT = Path(__file__).parents[3]
 BEGIN = datetime.now(UTC) - timedelta(hours=2)  # who leaves does so now, in the same visit

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.protocol.subscriptions.pattern import GlobTrie, compile_glob, literal_prefix, normal_form
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 # A stream may well be called `*`: in a path that is a segment like any other.
 segments = st.sampled_from(["a", "b", "ab", "*", "**"])

@@ -25,7 +25,7 @@ from everbrook.protocol.subscriptions.subscription import (
     encode_events,
     format_position,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 numbers = st.integers(-1, 2**62)
 texts = st.text(max_size=8)

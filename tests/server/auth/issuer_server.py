@@ -13,7 +13,7 @@ import msgspec
 
 from everbrook.server.auth.jwks import Key, KeySet, parse_key_set
 from everbrook.server.auth.key_pair import ALGORITHMS, KeyPair, make_pair
-from tests.http_server import AnsweringServer
+from tests.kit.http_server import AnsweringServer
 
 ISSUER = "https://issuer.example"
 AUDIENCE = "everbrook"

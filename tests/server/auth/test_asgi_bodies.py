@@ -11,8 +11,8 @@ import pytest
 from everbrook.server.asgi import AsgiApplication, create_app
 from everbrook.server.asgi.response import Message
 from everbrook.server.exchange import JUDGED_BYTES
+from tests.kit.server_thread import configured
 from tests.server.auth.keyring import Keyring
-from tests.server.server_thread import configured
 
 PIECES = 100
 

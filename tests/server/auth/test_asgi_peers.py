@@ -6,8 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from everbrook.server.asgi import create_app
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import configured
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured
 
 PATH = "/v1/stream/users/bob/x"
 SCOPES = "read+create:/v1/stream/users/{sub}"

@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from everbrook import Client, Forbidden, Unauthorized
 from everbrook.server.asgi import create_app
 from everbrook.server.auth.signed_urls import UrlKeyFile, format_file, make_key, sign
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, configured
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import RunningServer, configured
 
 PATH = "/v1/stream/chats/1"
 SCOPES = "read+create+append:/v1/stream/chats"

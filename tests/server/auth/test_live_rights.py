@@ -5,10 +5,10 @@ import time
 import pytest
 
 from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import RunningServer, eventually
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import RunningServer, eventually
 
 PATH = "/v1/stream/chats/1"
 SCOPES = "read+create+append:/v1/stream/chats"

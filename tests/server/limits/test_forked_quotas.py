@@ -8,8 +8,8 @@ import pytest
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
-from tests.server.server_thread import RunningServer, configured
-from tests.server.wire import Wire
+from tests.kit.server_thread import RunningServer, configured
+from tests.kit.wire import Wire
 
 SOURCE = "/ds/acme/source"
 FORKS = [f"/ds/acme/fork-{number}" for number in range(5)]

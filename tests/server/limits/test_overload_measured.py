@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from everbrook.engine import Clock
 from everbrook.protocol import Change
 from everbrook.server.tuning import OverloadTuning, ServerTuning
+from tests.kit.server_thread import GatedStorage, RunningServer, eventually
+from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import GatedStorage, RunningServer, eventually
-from tests.server.wire import Wire, render
 
 WRITERS = 10
 EACH = 30

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.server.limits.overload import HARD
+from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
-from tests.server.server_thread import RunningServer, eventually
-from tests.server.wire import Wire, render
 
 CROWD = 100
 

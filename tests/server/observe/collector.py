@@ -9,7 +9,7 @@ from typing import Self
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.http_server import AnsweringServer
+from tests.kit.http_server import AnsweringServer
 
 
 class TraceCollector:

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 
 
 def scrape(wire: Wire) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -16,8 +16,8 @@ from everbrook.server.observe.audit import Audit, Fields, audit_of
 from everbrook.server.observe.observer import address_of_peer
 from everbrook.server.routes import Resource
 from everbrook.settings import AuditSettings, AuditTarget, SettingsError
+from tests.kit.server_thread import GatedStorage, eventually
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.server_thread import GatedStorage, eventually
 
 
 class Kept:

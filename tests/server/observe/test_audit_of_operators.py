@@ -8,8 +8,8 @@ import pytest
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import AuditTarget, StorageMode
-from tests.server.server_thread import RunningServer, configured, eventually
-from tests.server.wire import Wire
+from tests.kit.server_thread import RunningServer, configured, eventually
+from tests.kit.wire import Wire
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from everbrook.server.asgi import AsgiApplication
 from everbrook.server.observe.counters import BACKGROUND, Counters
 from everbrook.server.observe.event_loop import LONG_SECS, LongTurns, TimedScheduler
 from everbrook.storage import MemoryStorage
-from tests.engine.fakes import FakeClock, FakeScheduler
-from tests.server.asgi_mount import Mounted
+from tests.kit.asgi_mount import Mounted
+from tests.kit.fakes import FakeClock, FakeScheduler
+from tests.kit.server_thread import configured
 from tests.server.conftest import Connect, Start
 from tests.server.observe.scrape import value
-from tests.server.server_thread import configured
 
 
 def work(secs: float = 2 * LONG_SECS) -> None:

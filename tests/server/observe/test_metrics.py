@@ -16,9 +16,9 @@ from everbrook.server.observe.event_loop import LoopLag
 from everbrook.server.serve import reload
 from everbrook.settings import StorageMode
 from everbrook.storage import DurableStorage, OsDisk, StorageTuning
+from tests.kit.server_thread import QUICK_TICKS, GatedStorage, eventually
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
-from tests.server.server_thread import QUICK_TICKS, GatedStorage, eventually
 
 
 def new_key(path: Path, scopes: str) -> str:

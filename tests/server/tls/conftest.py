@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority, Pair
+from tests.kit.certificates import Authority, Pair
+from tests.kit.server_thread import RunningServer
 from tests.server.conftest import Start
-from tests.server.server_thread import RunningServer
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import warnings
 import pytest
 
 from everbrook.server.tuning import EncryptionTuning, ListenerTuning, ServerTuning
-from tests.certificates import Authority, Pair, connected
+from tests.kit.certificates import Authority, Pair, connected
+from tests.kit.server_thread import RunningServer, eventually
 from tests.server.conftest import Start
-from tests.server.server_thread import RunningServer, eventually
 
 HOST = "127.0.0.1"
 

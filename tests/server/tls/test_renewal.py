@@ -13,9 +13,9 @@ from cryptography import x509
 from everbrook.server.tls import Certificates, CertificateUnusable, make_context
 from everbrook.server.tuning import ListenerTuning, ServerTuning
 from everbrook.settings import TlsSettings
-from tests.certificates import Authority, Pair, connected, serial, shown
+from tests.kit.certificates import Authority, Pair, connected, serial, shown
+from tests.kit.server_thread import RunningServer, eventually
 from tests.server.conftest import Start
-from tests.server.server_thread import RunningServer, eventually
 from tests.server.tls.test_encrypted import request
 
 

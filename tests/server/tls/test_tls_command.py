@@ -8,10 +8,10 @@ import pytest
 
 from everbrook.cli.main import main
 from everbrook.settings.sections.server import ClientCertificates
-from tests.certificates import Authority, Pair, serial, shown
+from tests.kit.certificates import Authority, Pair, serial, shown
+from tests.kit.server_process import EVERBROOK, environment, serving
+from tests.kit.server_thread import RunningServer, eventually
 from tests.server.conftest import Start
-from tests.server.server_process import EVERBROOK, environment, serving
-from tests.server.server_thread import RunningServer, eventually
 
 
 def variables(pair: Pair) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.server.webhooks.guard import parse_address, special
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 PUBLIC = [
     "1.1.1.1",

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.server.webhooks.delivery import Delivery, DeliveryLimits, WebhookClient
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 from tests.server.webhooks.receivers import (
     LIMITS,
     NAME,

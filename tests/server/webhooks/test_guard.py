@@ -17,7 +17,7 @@ from everbrook.server.webhooks.guard import (
     resolve,
     special,
 )
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tests.server.webhooks.receivers import NAME, OTHER_PUBLIC, PUBLIC, Names, run
 
 PASSING = [

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, strategies as st
 
 from everbrook.server.webhooks.secrets import InvalidKeyRing, KeyRing, SigningKey
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 from tools.node import find_node
 
 NOW = 1_778_324_210

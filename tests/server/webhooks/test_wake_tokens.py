@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.server.webhooks.secrets import MAX_TOKEN_BYTES, Grant, Tokens
-from tests.protocol.generated import generated
+from tests.kit.generated import generated
 
 NOW = 1_778_324_210
 SECRET = b"0123456789abcdef0123456789abcdef"

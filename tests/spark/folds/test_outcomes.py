@@ -10,7 +10,7 @@ from everbrook.client import state_events
 from everbrook.protocol.errors import OffsetGone
 from everbrook.spark.connection import disconnect
 from everbrook.spark.folds.fold_task import Steps
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import bootstrapped, replayed, written
 

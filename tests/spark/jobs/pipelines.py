@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from everbrook import Client
-from tests.server.server_process import EVERBROOK, environment
+from tests.kit.server_process import EVERBROOK, environment
 
 START_SECS = 240.0
 """How long a session of Spark may take to begin on a machine that has other work."""

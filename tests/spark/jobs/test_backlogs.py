@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from everbrook import Client
-from tests.database import free_port
-from tests.server.server_process import serving
+from tests.kit.postgres import free_port
+from tests.kit.server_process import serving
 from tests.spark.jobs.pipelines import running
 
 FILE = """

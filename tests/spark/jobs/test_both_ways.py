@@ -8,7 +8,7 @@ import pytest
 
 from everbrook import Client
 from everbrook.spark.jobs.sinks import query_id
-from tests.database import database, postgres
+from tests.kit.postgres import database, postgres
 from tests.spark.jobs.pipelines import command, read_if_there, running, until
 
 __all__ = ["database", "postgres"]

@@ -8,7 +8,7 @@ import pytest
 from everbrook.spark.jobs.load import load
 from everbrook.spark.jobs.runner import reset
 from everbrook.spark.postgres.capture_position import RESETS
-from tests.database import database, postgres
+from tests.kit.postgres import database, postgres
 
 __all__ = ["database", "postgres"]
 

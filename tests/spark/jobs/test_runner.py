@@ -15,8 +15,8 @@ import pytest
 
 from everbrook import Client
 from everbrook.cli.exits import UNREACHABLE
-from tests.database import free_port
-from tests.server.server_process import serving
+from tests.kit.postgres import free_port
+from tests.kit.server_process import serving
 from tests.spark.jobs.pipelines import PipelineProcess, command, read_if_there, running, until
 
 FILE = """

@@ -10,7 +10,7 @@ import pytest
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.postgres.database import Database
 from everbrook.spark.postgres.table_sink import Sink, parse_options, prepare
-from tests.database import database, postgres
+from tests.kit.postgres import database, postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from everbrook import Client
 from everbrook.spark.postgres.errors import AccessRefused, DatabaseUnreachable, PostgresFault, is_of_a_moment
 from everbrook.spark.postgres.table_query import write_postgres
 from everbrook.stack.postgres import Postgres
-from tests.database import free_port
+from tests.kit.postgres import free_port
 from tests.spark.postgres.conftest import MakeSink
 from tests.spark.postgres.stream_rows import end_of, rows, writer
 from tests.spark.postgres.table_queries import Job, append, failure_of, until

@@ -13,7 +13,7 @@ import pytest
 from everbrook import Client
 from everbrook.spark.options import InvalidOption, TableTuning
 from everbrook.spark.sinks import query_plan as plans
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.spark.postgres.stream_rows import change, event
 from tests.spark.postgres.table_queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
 

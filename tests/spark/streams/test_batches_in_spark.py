@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from everbrook import Client
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 Read = Callable[..., list[tuple[object, ...]]]
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from everbrook import Client
 from everbrook.spark import write_stream
 from everbrook.spark.options import InvalidOption
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 
 TIMEOUT_SECS = 120
 Start = Callable[..., Any]

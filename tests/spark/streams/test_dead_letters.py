@@ -11,7 +11,7 @@ from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.sinks.dead_letters import MAX_PAYLOAD_BYTES, Letter, append_letters, encode
 from everbrook.spark.streams.appender import BatchTooLarge, Producer
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from everbrook.spark.streams.ranges import (
     small,
     starting_positions,
 )
-from tests.work import count_lines
+from tests.kit.work import count_lines
 
 NAMES = st.text("ab/", min_size=1, max_size=3)
 SIZES = st.dictionaries(NAMES, st.integers(0, 1000))

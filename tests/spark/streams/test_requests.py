@@ -12,8 +12,8 @@ from everbrook.spark.options import Selection, ServerOptions
 from everbrook.spark.streams.catalogue import ListedCatalogue
 from everbrook.spark.streams.offsets import offset_of
 from everbrook.spark.streams.stream_source import EverbrookDataSource
-from tests.client.faults.proxy import Proxy
-from tests.work import count_lines
+from tests.kit.faults.proxy import Proxy
+from tests.kit.work import count_lines
 
 
 @pytest.fixture

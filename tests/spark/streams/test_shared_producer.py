@@ -16,7 +16,7 @@ from everbrook.spark.streams.batch import (
     append_batch,
     parse_progress,
 )
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 from tests.spark.connections import Wrapped
 
 

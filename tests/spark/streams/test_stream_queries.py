@@ -17,7 +17,7 @@ from everbrook.spark import ProgressListener, lag, write_stream
 from everbrook.spark.options import InvalidOption, StreamTuning
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.streams.stream_query import ClosingQuery, Option, start_writing
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 
 TIMEOUT_SECS = 120
 Source = Callable[..., DataFrame]

@@ -16,8 +16,8 @@ import jwt
 from everbrook.server.auth.key_pair import KeyPair
 from everbrook.server.exchange import Reply, Request
 from everbrook.stack.envoy import TEST_NAME, Edge, find_envoy, format_config
-from tests.server.server_thread import RunningServer, configured
-from tests.server.wire import Wire
+from tests.kit.server_thread import RunningServer, configured
+from tests.kit.wire import Wire
 
 READY_SECS = 120.0
 CLIENT_SECS = 120.0

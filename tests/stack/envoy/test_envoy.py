@@ -10,8 +10,8 @@ import pytest
 
 from everbrook.stack.envoy import VARIABLE, find_envoy, settings_for_envoy
 from everbrook.stack.errors import ProgramMissing, WrongParts
-from tests.certificates import Authority
-from tests.server.server_process import EVERBROOK, environment
+from tests.kit.certificates import Authority
+from tests.kit.server_process import EVERBROOK, environment
 from tests.stack.stacks import Stack, acid, eventually, gone, port_of, refused, up
 
 EDGE_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat")

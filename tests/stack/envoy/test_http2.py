@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from everbrook.stack.envoy import Edge
-from tests.certificates import Authority, Pair
-from tests.server.server_thread import eventually
+from tests.kit.certificates import Authority, Pair
+from tests.kit.server_thread import eventually
 from tests.stack.envoy.proxies import Proxy, Recorded, free_port, running
 
 TEXT = {"Content-Type": "text/plain"}

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from everbrook import Client
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 from tests.stack.envoy.proxies import IDLE_SECS, Proxy, new_text_stream
 
 TEXT = {"Content-Type": "text/plain"}

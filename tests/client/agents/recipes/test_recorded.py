@@ -13,7 +13,7 @@ from tests.client.agents.recipes.test_langgraph import ANSWER, QUESTION, river_g
 from tests.client.agents.recipes.test_pydantic_ai import river_agent
 from tests.client.agents.recordings import recorded
 from tests.client.agents.recordings.playback import anthropic_client, openai_client
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from everbrook.client.generation import drain
 from everbrook.client.recipes.ui_messages import chunks, read_text
 from everbrook.client.responses import DurableResponse, UIMessageResponse
 from everbrook.server.asgi import create_app
-from tests.server.asgi_mount import Mounted
-from tests.server.server_thread import configured
+from tests.kit.asgi_mount import Mounted
+from tests.kit.server_thread import configured
 
 WORDS = [f"word {number} " for number in range(20)]
 

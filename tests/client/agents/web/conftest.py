@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.client.agents.web.application import Model, serving_application
-from tests.server.server_process import serving
+from tests.kit.server_process import serving
 
 
 @pytest.fixture(scope="module")

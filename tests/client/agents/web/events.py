@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from everbrook.protocol import Decoder, Event
-from tests.client.faults.writer import TLS
+from tests.kit.faults.writer import TLS
 
 PATIENCE_SECS = 60.0
 

@@ -9,7 +9,7 @@ from everbrook import Client
 from everbrook.client.responses import DurableResponse
 from tests.client.agents.web.application import WORDS, Model
 from tests.client.agents.web.events import behind, read_all, reading, words_of
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 
 
 def test_an_answer_is_streamed_and_ended(chat: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.client.agents.web.application import WORDS, Model, serving_application
 from tests.client.agents.web.events import behind, read_all, reading, words_of
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import AnswerLost, CutAfter, Fault, NeverSent, Reply, Sound
-from tests.client.faults.proxy import Plan, Proxy
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import AnswerLost, CutAfter, Fault, NeverSent, Reply, Sound
+from tests.kit.faults.proxy import Plan, Proxy
 
 REQUESTS_AT_ONCE = 12
 

@@ -7,7 +7,7 @@ import httpx2
 
 from tests.client.agents.web.application import WORDS, Model
 from tests.client.agents.web.events import read_all, reading
-from tests.server.server_thread import eventually
+from tests.kit.server_thread import eventually
 
 
 def chunks_of(text: str) -> list[dict[str, Any]]:

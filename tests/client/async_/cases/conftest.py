@@ -8,8 +8,8 @@ import pytest
 
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
-from tests.client.faults.proxy import QUICKLY, Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import QUICKLY, Proxy
+from tests.kit.faults.writer import Writer
 
 _numbers = count()
 

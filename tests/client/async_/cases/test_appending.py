@@ -12,9 +12,9 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     TailMoved,
 )
-from tests.client.faults.kinds import Delayed
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import Delayed
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

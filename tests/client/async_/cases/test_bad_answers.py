@@ -8,9 +8,9 @@ from everbrook.client import Mode
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer
 from everbrook.protocol.errors import ProtocolError
-from tests.client.faults.kinds import Edited, Fault, Preceded, Reply
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import Edited, Fault, Preceded, Reply
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import AppendUncertain, Unreachable
 from everbrook.client.retry import Retry
 from everbrook.protocol.errors import ProtocolError
-from tests.client.faults.kinds import AnswerLost, Delayed, Fault, NeverSent, Reply, Stalled, Twice
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, Delayed, Fault, NeverSent, Reply, Stalled, Twice
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.timeouts import ClientTuning
-from tests.client.faults.kinds import (
+from tests.kit.faults.kinds import (
     AnswerLost,
     Buffered,
     Commented,
@@ -25,8 +25,8 @@ from tests.client.faults.kinds import (
     Trickled,
     Twice,
 )
-from tests.client.faults.proxy import QUICKLY, Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import QUICKLY, Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

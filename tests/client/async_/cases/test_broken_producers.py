@@ -9,10 +9,10 @@ from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import Unreachable
 from everbrook.client.retry import Retry
 from everbrook.protocol.errors import ProtocolError, StaleEpoch, StreamClosed
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import AnswerLost, CutAfter, Delayed, Fault, NeverSent, Reply, Sound, Stalled, Twice
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import AnswerLost, CutAfter, Delayed, Fault, NeverSent, Reply, Sound, Stalled, Twice
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ import pytest
 from everbrook.client import Mode
 from everbrook.client._async.stream import AsyncStream
 from everbrook.protocol.errors import StreamClosed, StreamNotFound
-from tests.client.faults.writer import Writer
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

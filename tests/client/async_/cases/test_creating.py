@@ -7,8 +7,8 @@ import pytest
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
 from everbrook.protocol.errors import Conflict, StreamExists, StreamNotFound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

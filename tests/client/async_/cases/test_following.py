@@ -11,9 +11,9 @@ from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import StreamRewound
 from everbrook.client.offsets import FileOffsets
 from everbrook.protocol.errors import StreamNotFound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
-from tests.server.server_process import serving
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
+from tests.kit.server_process import serving
 
 pytestmark = pytest.mark.anyio
 

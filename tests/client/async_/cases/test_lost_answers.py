@@ -13,9 +13,9 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     SubscriptionNotFound,
 )
-from tests.client.faults.kinds import AnswerLost, CutAfter, Fault, Reply
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, CutAfter, Fault, Reply
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from everbrook.client._async.client import AsyncClient
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
 from everbrook.client.timeouts import ClientTuning
-from tests.client.faults.writer import Writer
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

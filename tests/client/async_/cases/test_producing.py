@@ -6,8 +6,8 @@ from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import ProducerReused
 from everbrook.protocol.errors import SequenceGap, SequenceRegression, StaleEpoch, StreamClosed, StreamNotFound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import StreamRewound
 from everbrook.protocol.errors import InvalidOffset, StreamNotFound
-from tests.client.faults.writer import Writer
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.producer import AsyncProducer
 from everbrook.client._async.stream import AsyncStream
 from everbrook.protocol.errors import PayloadTooLarge
-from tests.client.faults.kinds import Reply
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import Reply
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

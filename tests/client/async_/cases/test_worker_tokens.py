@@ -5,11 +5,11 @@ import pytest
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import Condition, spawn
 from everbrook.client.workers import AsyncWorker, Batch
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import Fault, Reply, Sound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
 from tests.client.pulling import PATIENCE_SECS
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import Fault, Reply, Sound
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
-from tests.client.faults.proxy import QUICKLY, Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import QUICKLY, Proxy
+from tests.kit.faults.writer import Writer
 
 _numbers = count()
 

@@ -13,9 +13,9 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     TailMoved,
 )
-from tests.client.faults.kinds import Delayed
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import Delayed
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 VALUES: list[object] = [{"a": 1}, [1, [2]], "text", 1.5, None, True, [], {}, "ü\n🌍", 9007199254740993]
 

@@ -9,9 +9,9 @@ from everbrook.client import Mode
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer
 from everbrook.protocol.errors import ProtocolError
-from tests.client.faults.kinds import Edited, Fault, Preceded, Reply
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import Edited, Fault, Preceded, Reply
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.timeouts import ClientTuning
-from tests.client.faults.kinds import (
+from tests.kit.faults.kinds import (
     AnswerLost,
     Buffered,
     Commented,
@@ -25,8 +25,8 @@ from tests.client.faults.kinds import (
     Trickled,
     Twice,
 )
-from tests.client.faults.proxy import QUICKLY, Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import QUICKLY, Proxy
+from tests.kit.faults.writer import Writer
 
 MODES: list[Mode] = ["sse", "long-poll", "auto"]
 MESSAGES = [f'{{"n":{number}}}'.encode() for number in range(16)]

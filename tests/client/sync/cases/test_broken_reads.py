@@ -7,9 +7,9 @@ from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import Unreachable
 from everbrook.client.retry import Retry
-from tests.client.faults.kinds import AnswerLost, CutAfter, Delayed, Fault, NeverSent, Reply, Trickled, Twice
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, CutAfter, Delayed, Fault, NeverSent, Reply, Trickled, Twice
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 NUMBERS = list(range(30_000))
 

@@ -6,7 +6,7 @@ import pytest
 from everbrook.client import Mode
 from everbrook.client._sync.stream import Stream
 from everbrook.protocol.errors import StreamClosed, StreamNotFound
-from tests.client.faults.writer import Writer
+from tests.kit.faults.writer import Writer
 
 every_mode = pytest.mark.parametrize("mode", ["auto", "sse", "long-poll"])
 

@@ -8,8 +8,8 @@ import pytest
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.protocol.errors import Conflict, StreamExists, StreamNotFound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 def test_a_stream_is_of_json_unless_said_otherwise(stream: Stream[object]) -> None:

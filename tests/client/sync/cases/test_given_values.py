@@ -9,8 +9,8 @@ import pytest
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.retry import Retry
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 def counter() -> Callable[[], str]:

@@ -7,10 +7,10 @@ from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import sleep, spawn
 from everbrook.client._sync.stream import Stream
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import Fault, Reply, Sound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import Fault, Reply, Sound
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 TAIL = f"{0:016d}"
 CONTROL = b'event: control\ndata: {"streamNextOffset": "%b", "upToDate": true}\n\n' % TAIL.encode()

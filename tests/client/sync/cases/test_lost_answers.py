@@ -14,9 +14,9 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     SubscriptionNotFound,
 )
-from tests.client.faults.kinds import AnswerLost, CutAfter, Fault, Reply
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, CutAfter, Fault, Reply
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 def test_a_snapshot_that_must_be_the_first_is_published_once(

@@ -10,7 +10,7 @@ from everbrook.client._sync.client import Client
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
 from everbrook.client.timeouts import ClientTuning
-from tests.client.faults.writer import Writer
+from tests.kit.faults.writer import Writer
 
 
 def test_values_before_one_of_another_type_are_handed_out(writer: Writer, client: Client) -> None:

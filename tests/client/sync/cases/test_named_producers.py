@@ -5,9 +5,9 @@ import pytest
 
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import AppendUncertain, ProducerReused
-from tests.client.faults.kinds import AnswerLost, Edited, Fault, NeverSent
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, Edited, Fault, NeverSent
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 def produce(stream: Stream[object], values: list[object], *, auto_claim: bool = False) -> None:

@@ -7,8 +7,8 @@ from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import ProducerReused
 from everbrook.protocol.errors import SequenceGap, SequenceRegression, StaleEpoch, StreamClosed, StreamNotFound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 VALUES: list[object] = [{"a": 1}, [1, 2, 3], [], "text", None, 1.5, True]
 

@@ -7,7 +7,7 @@ from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import StreamRewound
 from everbrook.protocol.errors import InvalidOffset, StreamNotFound
-from tests.client.faults.writer import Writer
+from tests.kit.faults.writer import Writer
 
 PIECES = [b"first ", b"second ", b"third"]
 

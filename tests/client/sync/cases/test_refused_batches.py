@@ -7,9 +7,9 @@ from everbrook.client._sync.concurrency import sleep
 from everbrook.client._sync.producer import Producer
 from everbrook.client._sync.stream import Stream
 from everbrook.protocol.errors import PayloadTooLarge
-from tests.client.faults.kinds import Reply
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import Reply
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 def refused(proxy: Proxy, shaky: Stream[object]) -> Producer[object]:

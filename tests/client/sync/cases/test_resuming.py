@@ -8,9 +8,9 @@ import pytest
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer, ProducerReused, Unsupported
 from everbrook.protocol.errors import PositionMoved, StaleEpoch
-from tests.client.faults.kinds import AnswerLost, Edited, Fault, NeverSent
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, Edited, Fault, NeverSent
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 LINES = [f"line {number}" for number in range(1, 21)]
 

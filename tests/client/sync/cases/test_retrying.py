@@ -8,9 +8,9 @@ import pytest
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import Unreachable
 from everbrook.protocol.errors import BadRequest, ProtocolError, StreamNotFound
-from tests.client.faults.kinds import AnswerLost, CutAfter, Delayed, Fault, NeverSent, Reply, Stalled, Trickled
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.kinds import AnswerLost, CutAfter, Delayed, Fault, NeverSent, Reply, Stalled, Trickled
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 PASSING = [
     Reply(500),

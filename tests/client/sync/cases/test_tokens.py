@@ -9,10 +9,10 @@ import pytest
 from everbrook.client._sync.client import Client
 from everbrook.client.retry import Retry
 from everbrook.protocol.errors import ProtocolError
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import Fault, Reply, Sound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import Fault, Reply, Sound
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 FIRST, SECOND, THIRD = (f"token-{number}" for number in (1, 2, 3))
 REFUSED = Reply(401, {"WWW-Authenticate": "Bearer"}, b"this token is not valid")

@@ -4,11 +4,11 @@
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import Condition, spawn
 from everbrook.client.workers import Batch, Worker
-from tests.client.faults.exchange import Request
-from tests.client.faults.kinds import Fault, Reply, Sound
-from tests.client.faults.proxy import Proxy
-from tests.client.faults.writer import Writer
 from tests.client.pulling import PATIENCE_SECS
+from tests.kit.faults.exchange import Request
+from tests.kit.faults.kinds import Fault, Reply, Sound
+from tests.kit.faults.proxy import Proxy
+from tests.kit.faults.writer import Writer
 
 
 class Guard:

@@ -23,7 +23,7 @@ from everbrook.server.http1.state import ConnectionInspection
 from everbrook.server.tuning import DEFAULT_TUNING, ListenerTuning, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage import MemoryStorage, Storage
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 
 T = TypeVar("T")
 

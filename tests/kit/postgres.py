@@ -1,6 +1,6 @@
 """A real Postgres for tests, and a database of its own for each that asks.
 
-A conftest takes the fixtures by importing them: `from tests.database import database, postgres`.
+A conftest takes the fixtures by importing them: `from tests.kit.postgres import database, postgres`.
 """
 
 import socket

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.client.faults.exchange import Exchange
+from tests.kit.faults.exchange import Exchange
 
 FOREVER_SECS = 3600.0
 

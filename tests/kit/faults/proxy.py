@@ -15,9 +15,9 @@ from weakref import WeakSet
 
 import h11
 
-from everbrook.client.retry import Retry
-from tests.client.faults.exchange import HOST, Exchange, Request, Side
-from tests.client.faults.kinds import Fault, Sound
+from everbrook import Retry
+from tests.kit.faults.exchange import HOST, Exchange, Request, Side
+from tests.kit.faults.kinds import Fault, Sound
 
 START_SECS = 60.0
 QUICKLY = Retry(max_attempts=6, first_delay_secs=0.01, max_delay_secs=0.05)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from tests.server.wire import Wire
+from tests.kit.wire import Wire
 
 EXIT_TIMEOUT_SECS = 60.0
 # A client may wait through a restart: two images have to start, which takes a while on a machine that is busy.

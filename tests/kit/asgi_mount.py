@@ -12,8 +12,8 @@ import uvicorn
 from everbrook.engine import Engine
 from everbrook.server.asgi import AsgiApplication
 from everbrook.storage import Storage
-from tests.server.server_thread import PATIENCE_SECS, eventually
-from tests.server.wire import Wire
+from tests.kit.server_thread import PATIENCE_SECS, eventually
+from tests.kit.wire import Wire
 
 T = TypeVar("T")
 
