@@ -132,7 +132,7 @@ def test_the_log_tells_once_that_a_bound_is_reached(caplog: pytest.LogCaptureFix
         rig = blocked_rig()
         rig.pass_time(3 * RETRY_MS)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "the subscription 's' below '/v1/stream/' wakes nobody"
+        "the subscription 's' below '/v1/stream/' can't wake a worker"
     ]
 
 

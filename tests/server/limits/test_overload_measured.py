@@ -52,6 +52,16 @@ class SlowClock(Clock):
         return super().now()
 
 
+class BusyClock(Clock):
+    """A clock that takes half a millisecond of processor time to read, and so makes every append take as much."""
+
+    def now(self) -> int:
+        until = time.thread_time() + 0.0005
+        while time.thread_time() < until:
+            pass
+        return super().now()
+
+
 class StarvedClock(Clock):
     """A clock after whose every fiftieth reading the process works a little and waits long for a processor."""
 
@@ -225,6 +235,21 @@ def test_whoever_is_alone_may_send_as_much_at_once_as_it_will(start: Start, conn
     wire.send(append_to(path) * MANY * 5)
     server.call(lambda: time.sleep(STILL_SECS))
     assert {wire.read().status for _ in range(MANY * 5)} == {204}
+
+
+def test_pipelined_requests_that_wait_for_later_turns_are_an_overload(
+    start: Start, connect: Connect, path: str
+) -> None:
+    server = start(tuning=QUICK, clock=BusyClock())
+    wires = [connect(server) for _ in range(2 * WRITERS)]
+    wires[0].create(path)
+    flood = append_to(path) * MANY
+    for wire in wires:
+        wire.send(flood)
+    overload = server.listener.overload
+    assert eventually(lambda: server.call(lambda: overload.control.overloaded))
+    assert server.call(lambda: overload.late_secs) < server.application.settings.limits.overload_wait_secs
+    assert eventually(lambda: server.call(lambda: (overload.postponed, overload.yielding)) == (0, 0))
 
 
 def test_an_idle_server_has_no_beat(start: Start, connect: Connect) -> None:

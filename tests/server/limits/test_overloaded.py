@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.server.limits.overload import HARD
+from everbrook.server.tuning import DEFAULT_TUNING
 from tests.kit.server_thread import RunningServer, eventually
 from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
@@ -98,6 +99,13 @@ def test_who_sends_more_behind_it_gets_one_answer_for_all_and_the_end(wire: Wire
 def test_answers_stay_in_order_when_a_later_request_is_refused(wire: Wire, path: str) -> None:
     wire.send(render("GET", "/healthz") + render("POST", path, b"a", content_type="text/plain"))
     assert [wire.read().status, wire.read().status] == [200, 503]
+
+
+def test_a_refusal_comes_after_the_answers_to_requests_that_wait_for_another_turn(wire: Wire, path: str) -> None:
+    before = DEFAULT_TUNING.listener.connection.handled_at_once * 2
+    wire.send(render("GET", "/healthz") * before + render("POST", path, b"a", content_type="text/plain"))
+    assert [wire.read().status for _ in range(before + 1)] == [200] * before + [503]
+    assert wire.ended()
 
 
 def test_a_connection_that_ends_while_it_is_held_is_not_counted(wire: Wire, path: str) -> None:

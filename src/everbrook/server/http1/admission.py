@@ -66,7 +66,9 @@ class AdmissionControl:
         if admission.refused is None or connection.state >= REFUSED:
             connection.throttle()
             return
-        self.flooding = admission.flooding or connection.parser.receiving
+        # A refusal at once would be sent before the answers to requests that wait for another turn.
+        unordered = bool(connection.dispatcher.queued)
+        self.flooding = admission.flooding or connection.parser.receiving or unordered
         secs, failed = self._overload.hold(self), connection.transport.abort
         self._timer = connection.listener.faults.later(Callback.CONNECTION, secs, self._release, failed=failed)
         if not self.flooding:

@@ -25,7 +25,8 @@ class Dispatcher:
     """Takes requests from the parser. They are handled at once if possible, else they are `queued`.
 
     `arriving` is the request whose body is taken while it arrives, `refusal` the last answer of the connection, and
-    `at_once` how many more requests of this read may be handled in this turn of the loop.
+    `at_once` how many more requests of this read may be handled in this turn of the loop. `postponed` requests wait for
+    another turn, and are counted by the overload control.
     """
 
     __slots__ = (
@@ -36,10 +37,12 @@ class Dispatcher:
         "_handled_at_once",
         "_max_outstanding",
         "_max_queued_bytes",
+        "_overload",
         "_responder",
         "_yielding",
         "arriving",
         "at_once",
+        "postponed",
         "queued",
         "queued_bytes",
         "refusal",
@@ -52,10 +55,12 @@ class Dispatcher:
         self._admission = connection.admission
         self._application = listener.application
         self._engine = listener.application.engine
+        self._overload = listener.overload
         self._handled_at_once = self.at_once = listener.handled_at_once
         self._max_outstanding = listener.connection_tuning.max_outstanding
         self._max_queued_bytes = listener.connection_tuning.max_queued_bytes
         self._yielding = False
+        self.postponed = 0
         self.queued: deque[Http1Request] = deque()
         self.queued_bytes = 0
         self.arriving: StreamedRequest | None = None
@@ -84,7 +89,10 @@ class Dispatcher:
                 self._handle(request)
             else:
                 self._put_off(request)
-                self._yield()
+                if self._yielding:
+                    self._count_postponed(1)
+                else:
+                    self._yield()
         elif self._admission.current.flooding:
             # There is no need to parse the rest.
             raise self._admission.overloaded()
@@ -132,6 +140,8 @@ class Dispatcher:
         """Handle the requests that wait in another turn of the loop: other connections have theirs before."""
         if not self._yielding:
             self._yielding = True
+            self._overload.yielding += 1
+            self._count_postponed(len(self.queued))
             # A path may end with the id of a bucket.
             name, engine, failed = self.queued[0].path + b"/", self._engine, self._connection.transport.abort
             # Most changes become durable first: a group of all that is pipelined would delay other connections.
@@ -139,9 +149,17 @@ class Dispatcher:
                 engine.last_change - self._handled_at_once, lambda _: engine.turns.wait(name, self._resume, failed)
             )
 
+    def _count_postponed(self, count: int) -> None:
+        self.postponed += count
+        self._overload.postponed += count
+
     def _resume(self) -> None:
         self._yielding = False
+        self._overload.yielding -= 1
+        self._count_postponed(-self.postponed)
+        before = len(self.queued)
         self.dispatch()
+        self._overload.resumed += before - len(self.queued)
 
     # Bodies that are taken while they arrive
 
@@ -194,4 +212,5 @@ class Dispatcher:
             if isinstance(request, StreamedRequest):
                 request.incoming.cancel()
         self.queued.clear()
+        self._count_postponed(-self.postponed)
         self.refusal = None

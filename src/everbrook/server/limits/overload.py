@@ -1,9 +1,10 @@
 """Load shedding: refuses requests early under overload, so that admitted requests meet their deadline.
 
-The signals are delays, never rates: how long a request waits for its turn of the event loop, and how long a change
-waits until it is durable. The larger of the two, in units of its bound, is the strain. An overload begins when the
-strain has been above 1 for a window of time, so that a burst is not one. From then on a share of the busy connections
-is refused and then held, in turns: not read for a while. The share is so large that the strain would fall to `SOFT`.
+The signals are delays, never rates: how long a request waits for its turn of the event loop, how long pipelined
+requests wait for later turns, and how long a change waits until it is durable. The largest of them, in units of its
+bound, is the strain. An overload begins when the strain has been above 1 for a window of time, so that a burst is not
+one. From then on a share of the busy connections is refused and then held, in turns: not read for a while. The share is
+so large that the strain would fall to `SOFT`.
 
 The delay of the loop is measured by a periodic timer, the beat: if it is late, all requests that arrived meanwhile have
 waited as long. While no requests arrive there is no beat, so that an idle server sleeps. If other programs use the
@@ -31,6 +32,8 @@ MANY_READS = 16
 MOST_AT_ONCE = 64
 # How fast the measured rate of the disk may fall: to this fraction per measurement, because one may be an outlier.
 KEPT = 0.7
+# The weight of the last measurement in the rate at which postponed requests are handled.
+WEIGHT = 0.3
 # The longest hold of a refused connection while few are held, and how many held connections return per second.
 HOLD_SECS = 0.8
 RETURNING_PER_SEC = 2000
@@ -76,7 +79,8 @@ class Overload:
     admitted without a check, unless the last beat is longer ago than `limit_secs`: then the present turn of the loop is
     long. `active` are the connections with requests in this window, `before` those of the last window, `held` those
     that are refused and not read. `in_time` is how many changes become durable within the bound of their delay,
-    infinite while it is unknown.
+    infinite while it is unknown. `postponed` counts the pipelined requests that wait for another turn of the loop,
+    `yielding` the connections that they are from, and `resumed` the requests that had theirs since the last beat.
     """
 
     def __init__(self, engine: Engine, wait_secs: float, commit_secs: float, tuning: OverloadTuning) -> None:
@@ -97,6 +101,8 @@ class Overload:
         self.before: set[object] = set()
         self.held: set[object] = set()
         self.in_time = inf
+        self.postponed = self.resumed = self.yielding = 0
+        self._resumed_per_sec = inf
         self._read_at = self._window_at = self._counted_at = 0.0
         self._counted = 0
 
@@ -144,6 +150,7 @@ class Overload:
         self.beat_at = self._read_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted, self.in_time = self._engine.durable_change, inf
+        self.resumed, self._resumed_per_sec = 0, inf
         self.stop()
         self._timer = self._engine.faults.every(Callback.OVERLOAD, self._tuning.beat_secs, self._beat, self._skip)
 
@@ -160,6 +167,7 @@ class Overload:
         now, window_secs = monotonic(), self._tuning.window_secs
         self._count_durable(now)
         self.late_secs = self._late(now)
+        self._count_resumed()
         self._observe(now)
         self._worked_secs = thread_time()
         if self.reads or not self.calm:
@@ -180,10 +188,32 @@ class Overload:
     def _observe(self, now: float) -> float:
         commits = self._commit_strain()
         strain = max(max(self.late_secs, self._late(now)) / self._wait_secs, commits)
-        self.control.observe(strain, now)
+        self.control.observe(max(strain, self.backlog_strain()), now)
         # A queue of changes that is too long is checked at once, even if it is only a burst.
-        self.calm = not self.control.overloaded and commits <= 1.0
+        # The same holds for a long backlog: what is read now would only make it longer.
+        self.calm = not self.control.overloaded and commits <= 1.0 and self.backlog_strain() < SOFT
         return strain
+
+    def backlog_strain(self) -> float:
+        """Give the work that postponed requests make, in units of the bound of a wait.
+
+        Turns of the loop are short however much is pipelined, because each takes a few requests of one connection. So
+        the delay of the loop does not show this wait. It is counted as processor time of the loop, not as time that
+        passes: on a busy machine a lone client would otherwise look like an overload. The backlog of a single
+        connection delays no other client.
+        """
+        if self.yielding <= 1:
+            return 0.0
+        return self.postponed / self._resumed_per_sec / self._wait_secs
+
+    def _count_resumed(self) -> None:
+        """Measure how many postponed requests are handled in a second of the loop's processor time."""
+        worked_secs = thread_time() - self._worked_secs
+        if self.resumed >= MANY_READS and worked_secs > 0:
+            per_sec = self.resumed / worked_secs
+            known = self._resumed_per_sec
+            self._resumed_per_sec = per_sec if known == inf else known + (per_sec - known) * WEIGHT
+        self.resumed = 0
 
     def _commit_strain(self) -> float:
         """Give the expected or the present delay of changes, the larger one, in units of its bound."""
@@ -231,12 +261,15 @@ class Admission:
 
         A connection with many `outstanding` answers is refused before others: its requests have waited for long.
         """
-        self._strain = strain = overload.strain()
+        strain = overload.strain()
+        # Only a client that has answers outstanding adds to the backlog, and is refused for it. Others have their turn.
+        pipelined = max(strain, overload.backlog_strain())
+        self._strain = pipelined if outstanding else strain
         self._overload = overload
         self._refuses: bool | None = False if returning else None
         self._changes = overload.room
         self._spare = 0 if outstanding else overload.spare_changes
-        self._room = MOST_AT_ONCE - outstanding if strain >= SOFT else inf
+        self._room = MOST_AT_ONCE - outstanding if pipelined >= SOFT else inf
         self.refused: Request | None = None
         self.flooding = False
 
