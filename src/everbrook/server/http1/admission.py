@@ -47,14 +47,19 @@ class AdmissionControl:
 
     def begin_read(self, late_secs: float) -> None:
         """Start to measure if the server was idle, or to admit requests one by one if there is strain."""
-        overload, connection = self._overload, self._connection
+        overload = self._overload
         if late_secs > overload.limit_secs or not overload.calm:
-            overload.active.add(self)
-            outstanding = len(connection.responder.parked) + len(connection.dispatcher.queued)
-            self.current = Admission(overload, outstanding, returning=self._returning)
-            self._returning = False
+            self.begin()
         elif late_secs < 0:
             overload.start()
+
+    def begin(self) -> None:
+        """Admit the further requests of this read one by one."""
+        connection = self._connection
+        self._overload.active.add(self)
+        outstanding = len(connection.responder.parked) + len(connection.dispatcher.queued)
+        self.current = Admission(self._overload, outstanding, returning=self._returning)
+        self._returning = False
 
     def end_read(self, admission: Admission) -> None:
         """Refuse what was not admitted, and hold the connection.

@@ -11,6 +11,7 @@ from everbrook.server.exchange import Response
 from everbrook.server.http1.body import Http1Request, StreamedRequest
 from everbrook.server.http1.state import ENDED, REFUSED
 from everbrook.server.http1.wire import CONTINUE
+from everbrook.server.limits.overload import SOFT
 
 if TYPE_CHECKING:
     from everbrook.server.http1.connection import Connection
@@ -93,6 +94,8 @@ class Dispatcher:
                     self._count_postponed(1)
                 else:
                     self._yield()
+                if self._admission.current is None and self._overload.backlog_strain() >= SOFT:
+                    self._admission.begin()
         elif self._admission.current.flooding:
             # There is no need to parse the rest.
             raise self._admission.overloaded()

@@ -32,7 +32,8 @@ MANY_READS = 16
 MOST_AT_ONCE = 64
 # How fast the measured rate of the disk may fall: to this fraction per measurement, because one may be an outlier.
 KEPT = 0.7
-# The weight of the last measurement in the rate at which postponed requests are handled.
+# How many postponed requests are handled in a second, until it is measured, and the weight of each measurement.
+ASSUMED_PER_SEC = 100_000.0
 WEIGHT = 0.3
 # The longest hold of a refused connection while few are held, and how many held connections return per second.
 HOLD_SECS = 0.8
@@ -102,7 +103,7 @@ class Overload:
         self.held: set[object] = set()
         self.in_time = inf
         self.postponed = self.resumed = self.yielding = 0
-        self._resumed_per_sec = inf
+        self._resumed_per_sec = ASSUMED_PER_SEC
         self._read_at = self._window_at = self._counted_at = 0.0
         self._counted = 0
 
@@ -150,7 +151,7 @@ class Overload:
         self.beat_at = self._read_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted, self.in_time = self._engine.durable_change, inf
-        self.resumed, self._resumed_per_sec = 0, inf
+        self.resumed = 0
         self.stop()
         self._timer = self._engine.faults.every(Callback.OVERLOAD, self._tuning.beat_secs, self._beat, self._skip)
 
@@ -170,7 +171,7 @@ class Overload:
         self._count_resumed()
         self._observe(now)
         self._worked_secs = thread_time()
-        if self.reads or not self.calm:
+        if self.reads or self.postponed or not self.calm:
             self._read_at = now
         self.reads = 0
         if now - self._window_at > window_secs:
@@ -210,9 +211,7 @@ class Overload:
         """Measure how many postponed requests are handled in a second of the loop's processor time."""
         worked_secs = thread_time() - self._worked_secs
         if self.resumed >= MANY_READS and worked_secs > 0:
-            per_sec = self.resumed / worked_secs
-            known = self._resumed_per_sec
-            self._resumed_per_sec = per_sec if known == inf else known + (per_sec - known) * WEIGHT
+            self._resumed_per_sec += (self.resumed / worked_secs - self._resumed_per_sec) * WEIGHT
         self.resumed = 0
 
     def _commit_strain(self) -> float:
