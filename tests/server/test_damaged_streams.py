@@ -50,6 +50,19 @@ def test_an_event_stream_ends_at_damage_behind_its_first_page(
     assert wire.get(f"{path}?offset={PAGE:016d}&live=sse").refusal == (500, "stream_damaged")
 
 
+def test_an_event_stream_gives_what_is_before_damage_that_its_first_page_meets(
+    start_either: StartEither, connect: Connect, storage: RottenStorage, path: str
+) -> None:
+    wire = connect(start_either(storage, server__sse_keepalive_secs=0.02))
+    wire.create(path, body=b"page")
+    wire.append(path, b"lost")
+    storage.broken_at = PAGE
+    told = wire.get(f"{path}?offset=-1&live=sse")
+    assert told.status == 200
+    assert b"data:page" in told.body.replace(b"data: ", b"data:")
+    assert b"lost" not in told.body
+
+
 @pytest.mark.parametrize("mode", ["sse", "long-poll"])
 def test_who_waits_at_the_tail_is_told_of_damage_that_others_meet(
     start: Start, connect: Connect, storage: RottenStorage, path: str, mode: str

@@ -1,7 +1,7 @@
 """Appending and closing (§5.2, §5.3).
 
-The order of the refusals is the specification's: first a closed stream, so that a writer always learns of it, then the
-producer, the content type and Stream-Seq, and last the expected tail.
+The order of the refusals is the specification's: first a fenced producer, then a closed stream, so that every other
+writer learns of it, the producer's sequence, the content type and Stream-Seq, and last the expected tail.
 """
 
 from collections.abc import Sequence

@@ -188,7 +188,11 @@ class EventStream(LiveRead):
     def start(self, exchange: Exchange) -> None:
         """Send the head and the first events. A stream that can't be read is refused, as a catch-up read is."""
         try:
-            page, batch = self._next()
+            try:
+                page, batch = self._next()
+            except StreamDamaged:
+                # The damage is known now, and what is stored before it can be read.
+                page, batch = self._next()
         except ProtocolError as error:
             exchange.respond(problem_response(error, self._common))
             return

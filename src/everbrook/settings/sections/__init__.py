@@ -1,1 +1,1 @@
-"""Every setting: its name, type, bounds, default and meaning, each written once, a module for each section."""
+"""Every setting: its name, type, bounds, default and meaning, each written once. A module holds a group of sections."""

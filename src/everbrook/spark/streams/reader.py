@@ -1,8 +1,8 @@
 """The readers of `everbrook`: a batch between two sets of offsets, or micro-batches without an end.
 
-Spark logs the positions of a micro-batch before it runs, and asks for the same batch again after a crash, so everything
-is decided in `latestOffset`. A small batch is read on the driver, which saves the start of an executor's Python; tasks
-read any other. Both give the same rows.
+Spark logs the positions of a micro-batch before it runs, and asks for the same batch again after a crash. So how far a
+batch goes is decided in `latestOffset`; what was lost since is found when the batch is planned and read. A small batch
+is read on the driver, which saves the start of an executor's Python; tasks read any other. Both give the same rows.
 """
 
 import logging
