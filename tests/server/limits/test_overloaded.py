@@ -108,6 +108,13 @@ def test_a_refusal_comes_after_the_answers_to_requests_that_wait_for_another_tur
     assert wire.ended()
 
 
+def test_nothing_that_follows_a_refusal_is_handled_or_answered(wire: Wire, path: str) -> None:
+    append = render("POST", path, b"a", content_type="text/plain")
+    wire.send(render("DELETE", "/v1/stream/none") + append + render("GET", "/healthz") + append)
+    assert [wire.read().status, wire.read().status] == [404, 503]
+    assert wire.ended()
+
+
 def test_a_connection_that_ends_while_it_is_held_is_not_counted(wire: Wire, path: str) -> None:
     assert wire.append(path, b"1").status == 503
     wire.reset()

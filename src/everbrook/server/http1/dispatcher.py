@@ -79,12 +79,13 @@ class Dispatcher:
 
     def take(self, request: Http1Request) -> None:
         """Take a whole request from the parser."""
-        if self._connection.state >= REFUSED:
+        if ((admission := self._admission.current) and admission.refused) or self._connection.state >= REFUSED:
+            self._refuse_rest()
             return
         begun, self.arriving = self.arriving, None
         if (self.queued and not self._yielding) or self._responder.blocks(request):
             self._put_off(request)
-        elif self._admission.current is None or begun is request or self._admission.current.admits(request):
+        elif admission is None or begun is request or admission.admits(request):
             self.at_once -= 1
             if self.at_once >= 0 and not self.queued:
                 self._handle(request)
@@ -94,10 +95,13 @@ class Dispatcher:
                     self._count_postponed(1)
                 else:
                     self._yield()
-                if self._admission.current is None and self._overload.backlog_strain() >= SOFT:
+                if admission is None and self._overload.backlog_strain() >= SOFT:
                     self._admission.begin()
-        elif self._admission.current.flooding:
-            # There is no need to parse the rest.
+
+    def _refuse_rest(self) -> None:
+        """Neither parse nor handle what follows a refusal under overload: the client gets one answer for all of it."""
+        if self._connection.state < REFUSED and self._admission.current is not None:
+            self._admission.current.flooding = True
             raise self._admission.overloaded()
 
     def _put_off(self, request: Http1Request) -> None:
@@ -125,6 +129,9 @@ class Dispatcher:
             at_once -= 1
             request = self.queued.popleft()
             self.queued_bytes -= held_bytes(request)
+            if self.postponed:
+                self._count_postponed(-1)
+                self._overload.resumed += 1
             self._handle(request)
         if self.arriving is not None:
             self._begin_in_turn(self.arriving)
@@ -144,7 +151,7 @@ class Dispatcher:
         if not self._yielding:
             self._yielding = True
             self._overload.yielding += 1
-            self._count_postponed(len(self.queued))
+            self._count_postponed(len(self.queued) - self.postponed)
             # A path may end with the id of a bucket.
             name, engine, failed = self.queued[0].path + b"/", self._engine, self._connection.transport.abort
             # Most changes become durable first: a group of all that is pipelined would delay other connections.
@@ -157,12 +164,17 @@ class Dispatcher:
         self._overload.postponed += count
 
     def _resume(self) -> None:
-        self._yielding = False
-        self._overload.yielding -= 1
-        self._count_postponed(-self.postponed)
-        before = len(self.queued)
-        self.dispatch()
-        self._overload.resumed += before - len(self.queued)
+        if self._stop_yielding():
+            self.dispatch()
+            if not self._yielding:
+                # What is still queued waits for the answer before it, not for a turn.
+                self._count_postponed(-self.postponed)
+
+    def _stop_yielding(self) -> bool:
+        """Leave the queue for turns; tell whether the connection was in it."""
+        yielding, self._yielding = self._yielding, False
+        self._overload.yielding -= yielding
+        return yielding
 
     # Bodies that are taken while they arrive
 
@@ -216,4 +228,5 @@ class Dispatcher:
                 request.incoming.cancel()
         self.queued.clear()
         self._count_postponed(-self.postponed)
+        self._stop_yielding()
         self.refusal = None

@@ -151,7 +151,7 @@ class Overload:
         self.beat_at = self._read_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted, self.in_time = self._engine.durable_change, inf
-        self.resumed = 0
+        self.resumed, self._resumed_per_sec = 0, ASSUMED_PER_SEC
         self.stop()
         self._timer = self._engine.faults.every(Callback.OVERLOAD, self._tuning.beat_secs, self._beat, self._skip)
 

@@ -1,4 +1,4 @@
-"""Appends each batch exactly once: all rows of a stream in a micro-batch are one append, several numbered ones, or none.
+"""Appends each batch exactly once: those of a stream in a micro-batch are one append, several numbered ones, or none.
 
 The Producer-Id is the query's, the epoch is the number of the batch and the sequence number is 0, so the server
 recognises a batch that is written again, whatever the order of its rows, the number of tasks, or the process.
