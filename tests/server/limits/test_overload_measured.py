@@ -252,6 +252,21 @@ def test_pipelined_requests_that_wait_for_later_turns_are_an_overload(
     assert eventually(lambda: server.call(lambda: (overload.postponed, overload.yielding)) == (0, 0))
 
 
+def test_a_connection_that_ends_before_its_turn_counts_no_more(start: Start, connect: Connect, path: str) -> None:
+    storage = GatedStorage()
+    storage.gate.set()
+    server = start(storage)
+    wire = connect(server)
+    wire.create(path)
+    storage.gate.clear()
+    wire.send(append_to(path) * 100)
+    overload = server.listener.overload
+    assert eventually(lambda: server.call(lambda: overload.yielding) == 1)
+    wire.reset()
+    assert eventually(lambda: server.call(lambda: (overload.postponed, overload.yielding)) == (0, 0))
+    storage.gate.set()
+
+
 def test_an_idle_server_has_no_beat(start: Start, connect: Connect) -> None:
     server = start(tuning=QUICK)
     assert connect(server).get("/healthz").status == 200

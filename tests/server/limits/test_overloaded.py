@@ -6,7 +6,7 @@ import pytest
 
 from everbrook.server.limits.overload import HARD
 from everbrook.server.tuning import DEFAULT_TUNING
-from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.server_thread import GatedStorage, RunningServer, eventually
 from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
 
@@ -108,11 +108,23 @@ def test_a_refusal_comes_after_the_answers_to_requests_that_wait_for_another_tur
     assert wire.ended()
 
 
-def test_nothing_that_follows_a_refusal_is_handled_or_answered(wire: Wire, path: str) -> None:
-    append = render("POST", path, b"a", content_type="text/plain")
-    wire.send(render("DELETE", "/v1/stream/none") + append + render("GET", "/healthz") + append)
-    assert [wire.read().status, wire.read().status] == [404, 503]
+def test_nothing_that_follows_a_refusal_is_handled_or_answered(start: Start, connect: Connect, path: str) -> None:
+    storage, append = GatedStorage(), render("POST", path, b"a", content_type="text/plain")
+    storage.gate.set()
+    server = start(storage)
+    wire = connect(server)
+    wire.create(path)
+    storage.gate.clear()
+    wire.send(append)
+    pending = server.engine.durable_change + 1
+    assert eventually(lambda: server.call(lambda: server.engine.last_change) == pending)
+    strain(server)
+    wire.send(append + render("GET", "/healthz") + append)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.held) != set())
+    storage.gate.set()
+    assert [wire.read().status, wire.read().status] == [204, 503]
     assert wire.ended()
+    assert server.call(lambda: server.engine.last_change) == pending
 
 
 def test_a_connection_that_ends_while_it_is_held_is_not_counted(wire: Wire, path: str) -> None:
