@@ -36,6 +36,8 @@ class Stranger:
     data: bytes = DATA
     times: int = 1
     busy: bool = False
+    dropped: int = 0
+    """How many requests for the files get no response, but the end of their connection."""
     asked: Event = field(default_factory=Event)
     answering: Event = field(default_factory=Event)
     url: str = ""
@@ -60,6 +62,10 @@ def stranger() -> Iterator[Stranger]:
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             answer = told.answer(self.command, self.path, body)
+            if "files" in self.path and told.dropped:
+                told.dropped -= 1
+                self.close_connection = True
+                return
             told.asked.set()
             assert told.answering.wait(PATIENCE_SECS)
             busy = told.busy and self.path.endswith("/pieces")
@@ -116,6 +122,12 @@ def test_a_file_that_leads_out_of_the_store_is_not_written(
     refused = ran("backup", stranger.url, tmp_path / "dest")
     assert (refused.returncode, "is not the name of a file in a store" in refused.stderr) == (1, True)
     assert untouched(victim)
+
+
+def test_a_connection_that_broke_once_does_not_end_a_backup(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.dropped, stranger.names = 1, ["a/.."]
+    refused = ran("backup", stranger.url, tmp_path / "dest")
+    assert (stranger.dropped, "is not the name of a file in a store" in refused.stderr) == (0, True)
 
 
 @pytest.mark.parametrize("change", [{"state": 7}, {"data": DATA * 2}, {"times": 2}], ids=str)

@@ -125,7 +125,7 @@ def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
 
     retry = Retry() if patient else Retry(max_attempts=3)
     try:
-        return Client(given_url(), token=given_token(), http=_wire(), retry=retry)
+        return Client(given_url(), token=given_token(), http=shared_wire(), retry=retry)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -145,7 +145,7 @@ def _load_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
-def _wire() -> "httpx2.Client | Wire":
+def shared_wire() -> "httpx2.Client | Wire":
     """Give the connections that all clients of a command share. They are closed when it ends."""
     context = click.get_current_context().find_root()
     if "everbrook.wire" not in context.meta:

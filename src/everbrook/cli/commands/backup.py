@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
-from everbrook.cli.connection import given_context, given_token, given_url, server_options
+from everbrook.cli.connection import given_token, given_url, server_options, shared_wire
 from everbrook.cli.terminal.output import format_time, json_option, print_json, progress, waiting
 
 if TYPE_CHECKING:
@@ -132,10 +132,10 @@ class Pinned(NamedTuple):
 
 
 def _server(url: str, given_up: Event) -> AbstractContextManager[Pinned]:
-    """Prepare to pin the store of a server. Only the main thread has the options of the command line."""
+    """Prepare to pin the store of a server. Only the main thread knows the options of the command line."""
     from everbrook.cli.commands.backup_source import ServerSource
 
-    source = ServerSource(url, given_token(), given_context(), LEASE_SECS, given_up)
+    source = ServerSource(url, given_token(), shared_wire(), LEASE_SECS, given_up)
 
     @contextmanager
     def pinning() -> Iterator[Pinned]:
