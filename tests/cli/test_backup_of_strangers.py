@@ -157,6 +157,7 @@ def test_a_moment_that_no_calendar_has_names_no_backup(moment: int) -> None:
         format_name(moment)
 
 
+@pytest.mark.timing
 def test_a_backup_of_a_server_that_has_no_time_can_be_interrupted(stranger: Stranger, tmp_path: Path) -> None:
     stranger.busy = True
     with subprocess.Popen(line("backup", stranger.url, tmp_path / "dest"), stderr=subprocess.PIPE) as process:

@@ -3,9 +3,10 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Lock, get_ident, main_thread
+from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
+from time import sleep
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.cli import interrupts
 from tests.cli.archives import fill, running_in
 
 PATIENCE_SECS = 60
+WAITS_SECS = 0.05
+"""Long enough that the main thread waits by then."""
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +36,20 @@ def test_what_work_raises_is_raised() -> None:
         run_aside(lambda: int("none"), Event())
 
 
-def test_an_interrupt_gives_work_up_and_waits_for_its_end() -> None:
-    lock, given_up = Lock(), Event()
+@pytest.mark.parametrize("thread", [main_thread, current_thread], ids=["that waits", "at work"])
+def test_an_interrupt_of_either_thread_gives_work_up_and_waits_for_its_end(thread: Callable[[], Thread]) -> None:
+    """A signal of the thread at work does not wake the other, as if it came right before the other waits."""
+    lock, given_up, heard = Lock(), Event(), []
 
     def work() -> None:
         with lock:
-            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
-            assert given_up.wait(PATIENCE_SECS)
+            sleep(WAITS_SECS)
+            signal.pthread_kill(thread().ident or 0, signal.SIGINT)
+            heard.append(given_up.wait(PATIENCE_SECS))
 
     with pytest.raises(KeyboardInterrupt):
         run_aside(work, given_up)
+    assert heard == [True]
     assert not lock.locked()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from everbrook.storage.check import Report
 
 LEASE_SECS = 30
+LOOK_SECS = 0.2
 T = TypeVar("T")
 
 
@@ -286,7 +287,7 @@ def _describe_restored(facts: dict[str, object]) -> Iterator[str]:
 def run_aside(work: Callable[[], T], given_up: Event) -> T:
     """Run work in a thread. An interrupt gives it up and waits for its end; a second one ends the process."""
     outcome: Future[T] = Future()
-    # An interrupted `Thread.join` of Python before 3.13 takes the thread for ended. `with` on a lock has no such gap.
+    # An interrupted `Thread.join` of Python before 3.13 takes the thread for ended. A lock has no such gap.
     running = Lock()
 
     def run() -> None:
@@ -301,7 +302,8 @@ def run_aside(work: Callable[[], T], given_up: Event) -> T:
     running.acquire()
     try:
         thread.start()
-        with running:
+        # A signal wakes no thread that is only about to wait, and its handler runs when the wait is over.
+        while not running.acquire(timeout=LOOK_SECS):
             pass
     except KeyboardInterrupt:
         before = signal.signal(signal.SIGINT, signal.SIG_DFL)
