@@ -1,4 +1,4 @@
-"""The application: which resource a request is for. Both transports call it."""
+"""The application: passes each request to the resource that handles it. Both transports call it."""
 
 import asyncio
 import logging
@@ -70,7 +70,7 @@ logger = logging.getLogger(__name__)
 
 FAILED = 500
 VARY = b"Vary: Authorization\r\n"
-"""A header of private responses: the cache of a browser must not give them to the next person who signs in."""
+"""A header of private responses: the cache of a browser must not serve them to the next person who signs in."""
 
 
 class Application:
@@ -88,7 +88,7 @@ class Application:
     ) -> None:
         """Every request passes the gates, in their order. There is an authenticator if there is a policy.
 
-        The observer is told of every response. Transports take their part of `tuning` from the application.
+        The observer records every response. Transports take their part of `tuning` from the application.
         """
         self.engine = engine
         self.settings = settings
@@ -126,7 +126,7 @@ class Application:
         return MetricsResource(self.engine, self.control.subscriptions, self.observer, settings)
 
     def _find_handlers(self, locator: Locator) -> dict[Resource, dict[bytes, Handler]]:
-        """Give what handles the methods of each resource, but for the streams themselves."""
+        """Return the method handlers of each resource except streams, which `handle` looks up directly."""
         engine, snapshots = self.engine, self._snapshots
         buckets = BucketResource(engine, locator, self.control.subscriptions, self.concurrency)
         owners = {
@@ -144,7 +144,11 @@ class Application:
         return handlers | {resource: self.control.handlers(resource) for resource in CONTROL}
 
     def handle(self, request: Request) -> Reply:
-        """Answer a request. Every failure becomes a response too."""
+        """Handle a request. Every failure becomes a response too.
+
+        A request for a stream takes the short way: it is routed here, and its common headers are the same bytes for
+        all requests unless ids or origins are configured.
+        """
         common = self._cors.for_any
         if common is None or self._names_requests or REQUEST_ID in request.headers:
             common = self._common(request)
@@ -156,38 +160,40 @@ class Application:
             method = self._streams.get(request.method)
             return method(request, common) if method else self._options_or_refuse(request, METHODS)
         except ProtocolError as error:
+            # A refusal may be due to a change that is not durable yet. If that change is lost, the refusal must not
+            # have been sent.
             return self._refusal(error, request, common, self.engine.last_change)
         except Exception:
             named = {"request_id": request_id(request)}
-            logger.exception("failed to answer %s %s", request.method.decode(), quoted(request.path), extra=named)
+            logger.exception("failed to handle %s %s", request.method.decode(), quoted(request.path), extra=named)
             return self._refusal(ProtocolError(FAULT), request, common)
 
     def _admit(self, request: Request, common: bytes) -> bytes:
-        """Let a request pass all gates. Gives the lines that its response begins with then."""
+        """Pass a request through all gates. Return the header lines that its response begins with."""
         for gate in self._gates:
             gate.admit(request)
         self._origins.admit(request)
         return common + VARY if request.private else common
 
     def _common(self, request: Request) -> bytes:
-        """Give the lines that every response begins with, with the id of its request if that is logged or asked for."""
+        """Return the header lines of every response, with the request's id if that is logged or was sent."""
         common = self._cors.headers(request)
         if self._names_requests or REQUEST_ID in request.headers:
             return common + id_line(request)
         return common
 
     def _refusal(self, error: ProtocolError, request: Request, common: bytes, rests_on: int = 0) -> Response:
-        """Render a refusal. A fault of the server contains the id of the request, to find it in the log."""
+        """Render a refusal. If the server is at fault, it contains the request's id, by which the log is searched."""
         request.operation = request.operation or find_operation(request)
         if error.status < FAILED:
             return problem_response(error, common, rests_on)
         return problem_response(error, common, rests_on, request_id(request))
 
     def receive(self, request: Request) -> Upload | None:
-        """Give the upload that takes the body of a request while it arrives, or None if the body is gathered.
+        """Return the upload that processes the body of a request while it arrives, or None if the body is buffered.
 
-        If there are gates (`judges_heads`), every large body is announced here: none is taken from a client that has no
-        identity or exceeds its rates. Bodies of requests about subscriptions are always announced.
+        If there are gates (`judges_heads`), the transport calls this for every large body: none is read from a client
+        that has no identity or exceeds its rates. It always calls this for large requests about subscriptions.
         """
         try:
             common = self._admit(request, self._common(request))
@@ -208,7 +214,7 @@ class Application:
             raise ProtocolError(FAULT) from None
 
     def _counted(self, request: Request, publication: Publication) -> Publication:
-        """Have the rate limits count the bytes of a body as they arrive."""
+        """Count the bytes of a body against the rate limits while they arrive."""
 
         def count(sent_bytes: int) -> None:
             for rate in self._rates:
@@ -227,12 +233,12 @@ class Application:
             raise PayloadTooLarge(f"a request without credentials may have a body of at most {JUDGED_BYTES} bytes here")
 
     def refuse(self, error: ProtocolError, headers: dict[bytes, bytes], request: Request | None = None) -> Response:
-        """Refuse a request, of which perhaps only these headers were read."""
+        """Render the refusal of a request, of which perhaps only the headers are known."""
         request = request or Request(b"", b"", b"", headers, b"")
         return self._refusal(error, request, self._common(request))
 
     def charge(self, request: Request) -> TooManyRequests | None:
-        """Count a request of which only the address is known. Gives a refusal if the address has sent too many."""
+        """Count a request of which only the address is known. Return the refusal if the address exceeds its rate."""
         try:
             for rate in self._rates:
                 rate.admit(request)
@@ -281,7 +287,7 @@ class Application:
         return Response(200, headers, b"degraded: %d damaged streams" % damaged if damaged else b"ok")
 
     def _unready(self) -> Unavailable | None:
-        """Say why the server should get no requests now, if it should not."""
+        """Return why the server should get no requests now, or None if it is ready."""
         if self.engine.failure:
             return self.engine.failure
         if self._stopping:
@@ -291,9 +297,9 @@ class Application:
         return None
 
     async def begin(self) -> None:
-        """Return when the changes of the start itself are durable, so that readers find them.
+        """Wait until the changes that the start itself made are durable, so that readers find them.
 
-        `StoreError` says that another server may be using the store.
+        Raise `StoreError` if another server may be using the store.
         """
         durable = asyncio.get_running_loop().create_future()
         self.engine.when_durable(self.engine.last_change, durable.set_result)
@@ -304,11 +310,11 @@ class Application:
             raise StoreError(lost)
 
     def stop(self) -> None:
-        """Report the server as not ready, because it is about to stop."""
+        """Report the server as not ready, so that load balancers send no more requests."""
         self._stopping = True
 
     async def close(self) -> None:
-        """Close everything. No request may come afterwards."""
+        """Close everything, the engine last: what is closed before it may still make changes."""
         await self.control.close()
         if self._metrics:
             self._metrics.stop()

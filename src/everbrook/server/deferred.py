@@ -1,7 +1,7 @@
-"""Deferred responses of several kinds: worked on in slices, in a thread, piece by piece, or when something is ready.
+"""Deferred responses: computed in slices, in a thread, piece by piece, or when something is ready.
 
-Long work is done in slices, a little in each turn of the event loop, so that other requests have theirs. Most responses
-are complete in the first slice and are given at once.
+Long work runs in slices, one in a turn of the event loop, so that other requests are handled between them. Most
+responses are complete after the first slice and are sent at once.
 """
 
 import asyncio
@@ -20,31 +20,31 @@ logger = logging.getLogger(__name__)
 TURN_SECS = 0.002
 
 Wait = Callable[[Callable[[], None]], object]
-"""Is given what to call when there is nothing more to wait for."""
+"""A function that gets a callback, and calls it when the wait is over."""
 Steps = Generator[Response | Wait | None, None, None]
-"""Does a little in each step, and gives the response in the last one, or what is to be waited for before the next."""
+"""A computation in small steps. It yields None between steps, a `Wait` before the next one, or at last the response."""
 Refuse = Callable[[ProtocolError], Response]
 
 
 def settle(deferred: Deferred, engine: Engine, response: Response, refuse: Refuse) -> None:
-    """Give a response when the change that it rests on is durable, or refuse it if that has failed."""
+    """Send a response when the change that it rests on is durable, or a refusal if that change has failed."""
     engine.when_durable(
         response.rests_on, lambda failure: deferred.respond(refuse(failure) if failure is not None else response)
     )
 
 
 def answer_in_slices(engine: Engine, name: bytes, steps: Steps, refuse: Refuse) -> Reply:
-    """Take the first slice, and give the response or what will give it. `refuse` renders what a later step raises.
+    """Run the first slice. Return the response, or a deferred one. `refuse` renders what a later step raises.
 
-    It is work for the bucket that `name` is in. While others wait for their turn, even the first slice waits: otherwise
-    those who ask at the same time would all take one in the same turn.
+    The turns are shared out by bucket, and `name` says which one this work is for. While others wait for their turn,
+    even the first slice waits: otherwise the first slices of many requests would add up to one long turn.
     """
     given = None if engine.turns.waiting else _take_slice(steps)
     return given if isinstance(given, Response) else Sliced(engine, name, steps, refuse, given)
 
 
 def _take_slice(steps: Steps) -> Response | Wait | None:
-    """Take steps for as long as one turn may last, or until one gives something."""
+    """Run steps until one yields a value, or until the time of one turn is over."""
     until = perf_counter() + TURN_SECS
     while (given := next(steps)) is None and perf_counter() < until:
         pass
@@ -52,10 +52,10 @@ def _take_slice(steps: Steps) -> Response | Wait | None:
 
 
 class Sliced(Deferred):
-    """A response from its second slice on."""
+    """A response that is computed in further slices."""
 
     def __init__(self, engine: Engine, name: bytes, steps: Steps, refuse: Refuse, wait: Wait | None) -> None:
-        """Take the steps that follow a slice, which has given nothing or something to wait for."""
+        """`wait` is what the first slice yielded to wait for, None if it yielded nothing."""
         self._engine = engine
         self._name = name
         self._steps = steps
@@ -63,7 +63,7 @@ class Sliced(Deferred):
         self._wait = wait
 
     def start(self, exchange: Exchange) -> None:
-        """Leave the turn to others first."""
+        """Wait for a turn: this one is used up."""
         self.exchange = exchange
         self._leave_turn(self._wait)
 
@@ -96,12 +96,12 @@ class Sliced(Deferred):
 
 
 class Awaited(Deferred):
-    """A response that can be found only when something is ready. From then on it is whatever `find` gives."""
+    """A response that can be made only when something is ready. Then `find` returns the response."""
 
     def __init__(
         self, engine: Engine, common: bytes, wait: Wait, find: Callable[[], Reply], *, brief: bool = True
     ) -> None:
-        """Take what to wait for. `brief` says whether the response comes soon after that."""
+        """`wait` calls back when `find` can be called. `brief` says whether the response comes soon after that."""
         self.brief = brief
         self._engine = engine
         self._common = common
@@ -123,7 +123,7 @@ class Awaited(Deferred):
         except ProtocolError as error:
             reply = self._refuse(error)
         except Exception:
-            logger.exception("a request could not be answered")
+            logger.exception("a request could not be handled")
             reply = self._refuse(ProtocolError(FAULT))
         if isinstance(reply, Response):
             settle(self, self._engine, reply, self._refuse)
@@ -146,19 +146,19 @@ class Awaited(Deferred):
             self._found.cancel()
 
     def shut_down(self) -> None:
-        """End as the response does, now or as soon as it is found."""
+        """Shut the found response down, now or as soon as there is one."""
         self._stopping = True
         if self._found is not None:
             self._found.shut_down()
 
 
 class Threaded(Deferred):
-    """A response that `work` makes in a thread, because it waits for a disk or computes for long."""
+    """A response that `work` makes in a thread, because it waits for the disk or computes for long."""
 
     def __init__(
         self, work: Callable[[], Response], common: bytes, faults: Faults, threads: Executor | None = None
     ) -> None:
-        """Use the threads of the event loop, unless others are given."""
+        """By default the threads are those of the event loop."""
         self._work = work
         self._common = common
         self._faults = faults
@@ -183,14 +183,14 @@ class Threaded(Deferred):
             self.respond(problem_response(ProtocolError(FAULT), self._common))
 
     def cancel(self) -> None:
-        """Skip the work, if it has not begun."""
+        """Cancel the work if it has not begun. A thread that has begun runs to its end, and its result is dropped."""
         super().cancel()
         if self._working is not None:
             self._working.cancel()
 
 
 class Streamed(Deferred):
-    """A response that is sent piece by piece, each in a turn of its own, no faster than the client takes them."""
+    """A response that is sent piece by piece, one piece per turn, and no faster than the client reads."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -198,7 +198,7 @@ class Streamed(Deferred):
         """Whether a piece is being made."""
 
     def resume(self) -> None:
-        """Send the next piece when others have had their turn: a fast client must not keep them waiting."""
+        """Send the next piece in the next turn. A fast client would otherwise hold up all others."""
         if self.exchange is not None and not self.under_way and not self.exchange.congested:
             self.under_way = True
             self._faults.soon(Callback.RESPONSE, self._continue, failed=self.abort)
@@ -210,7 +210,8 @@ class Streamed(Deferred):
         try:
             piece = self.next_piece()
         except Exception as error:
-            # The stream was deleted or cut meanwhile, or is damaged: the client must not take this for the whole.
+            # The stream was deleted or cut meanwhile, or is damaged. The head is sent already, so an abort is the only
+            # way to show the client that the response is incomplete.
             if not isinstance(error, (ProtocolError, OSError, KeyError)):
                 logger.exception("a response could not be completed")
             self.abort()
@@ -218,9 +219,9 @@ class Streamed(Deferred):
             self.send(piece)
 
     def next_piece(self) -> bytes:
-        """Make the next piece of the body."""
+        """Return the next piece of the body."""
         raise NotImplementedError
 
     def send(self, piece: bytes) -> None:
-        """Send a piece, and `resume` or end the response."""
+        """Send a piece. Then call `resume`, or end the response."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Requests, responses, and the exchange that joins them. The application does not know which transport called it.
+"""Requests, responses, and the exchange that joins them: the interface between the transports and the application.
 
 Every refusal is a problem document, `application/problem+json` (RFC 9457), with a stable `code`.
 """
@@ -14,19 +14,19 @@ from everbrook.protocol.errors import ProtocolError
 from everbrook.server.auth.scopes import Identity, Verb
 
 STREAMED_PATH = b"/snapshot/"
-"""The path of a PUT whose body may be taken while it arrives contains this. Others are not asked about."""
+"""The path of a PUT whose body may be processed while it arrives contains this. Other paths skip the check."""
 FAULT = "the server failed to respond; its log has the reason"
-"""What a client is told of an exception that is a fault of the server."""
+"""The message for a client when the server is at fault. It has no details: they might reveal the data of others."""
 JUDGED_BYTES = 16 * 1024
-"""The largest body that is taken before its sender is authenticated, if there is a policy."""
+"""The largest body that is read before its sender is authenticated, if there is a policy."""
 _json = msgspec.json.Encoder()
 
 
 class Peer(Struct, frozen=True, gc=False):
-    """The other end of a connection: its address, and the subject of its certificate, if it has shown one.
+    """The other end of a connection: its address, and the subject of its client certificate, if it has one.
 
     `number` identifies the connection, so that its requests can be counted; it is 0 if the connection is not known. An
-    address that was `told` was taken from a header, and may be anybody's.
+    address that was `told` comes from a header and is not verified.
     """
 
     address: str = ""
@@ -42,29 +42,29 @@ class Rights(Protocol):
     """The rights of a request, if there is a policy."""
 
     def readable(self, request: "Request") -> tuple[bytes, ...]:
-        """Give the prefixes, in whole segments, below which a request may read."""
+        """Return the prefixes, in whole segments, below which a request may read."""
 
     def may_delete(self, request: "Request", path: bytes) -> bool:
         """Tell whether a request may remove what others have appended."""
 
     def refusal(self, request: "Request", verb: Verb, path: bytes) -> ProtocolError:
-        """Make the refusal of a request that lacks a right."""
+        """Return the refusal of a request that lacks a right."""
 
     def lasts_secs(self, request: "Request") -> float:
-        """Tell for how many seconds the decision is valid."""
+        """Return for how many seconds the decision is valid."""
 
     def renew(self, request: "Request") -> float:
-        """Decide again, and tell for how many seconds that is valid. Zero or less: the request must end."""
+        """Decide again. Return for how many seconds that is valid; at zero or less the request must end."""
 
 
 class Request(Struct, gc=False):
-    """A whole request. `path` and `query` are as sent; header names are lower-case.
+    """A complete request. `path` and `query` are as sent; header names are lower-case.
 
-    `root` is the prefix under which another application mounts this one; `path` does not contain it. `identity` is set
-    by the gate that authenticates, `rights` by the one that authorizes; a `private` response must not be shared with
+    `root` is the prefix under which another application mounts this one; `path` does not contain it. The gate that
+    authenticates sets `identity`, the gate that authorizes sets `rights`. A `private` response must not be shared with
     other clients. `received` is when the request was complete, `parked_at` when its response began to wait for the
-    disk, both by `time.monotonic`. `id` is found when it is first needed. `operation` is empty if the method alone says
-    what is done to a stream. An `admitted` request has passed the gates with its head, before its body arrived.
+    disk, both by `time.monotonic`. `id` is made when it is first needed. `operation` is empty if the method alone names
+    the operation on a stream. An `admitted` request has passed the gates with its head, before its body arrived.
     """
 
     method: bytes
@@ -86,11 +86,11 @@ class Request(Struct, gc=False):
 
 
 class Response(Struct, gc=False):
-    """A whole response, or the head of a streamed one.
+    """A complete response, or the head of a streamed one.
 
     `headers` are rendered lines, each with its line end; the transport adds Date, Content-Length and Connection. The
-    response may be sent when the change `rests_on` is durable. `length` is that of a body which is not here, because it
-    is streamed or the request is a HEAD. A refusal has a `code`.
+    response may be sent as soon as the change `rests_on` is durable. `length` is the length of a body that `body` does
+    not contain, because it is streamed or the request is a HEAD. A refusal has a `code`.
     """
 
     status: int
@@ -102,17 +102,17 @@ class Response(Struct, gc=False):
 
 
 class Exchange(Protocol):
-    """The way to give the response to one request, at once or piece by piece. Each transport has its own."""
+    """The response side of one request, to send a response at once or in pieces. Each transport implements it."""
 
     @property
     def congested(self) -> bool:
         """Whether the client reads too slowly: write no more until `Deferred.resume` is called."""
 
     frame: Callable[[bytes], bytes]
-    """Turns a piece of a streamed body into what `write` takes. Equal pieces have equal frames, so they are shared."""
+    """Turns a piece of a body into bytes for `write`. Equal pieces have equal frames, so readers share them."""
 
     def respond(self, response: Response) -> None:
-        """Send a whole response. It ends the exchange."""
+        """Send a complete response, which ends the exchange."""
 
     def begin(self, response: Response) -> None:
         """Send the head of a streamed response."""
@@ -121,10 +121,10 @@ class Exchange(Protocol):
         """Send a framed piece of the body."""
 
     def finish(self) -> None:
-        """End a streamed response properly."""
+        """End a complete streamed response."""
 
     def abort(self) -> None:
-        """End a streamed response so that the client sees that it is not whole."""
+        """End a streamed response so that the client sees that it is incomplete."""
 
 
 class Gate(Protocol):
@@ -135,36 +135,36 @@ class Gate(Protocol):
 
 
 class Deferred:
-    """A response that has to wait for something. What is here fits one that comes as a whole, and soon by itself."""
+    """A response that has to wait for something. The defaults suit one that is sent in one piece, and soon."""
 
     brief = True
-    """Whether the response comes soon by itself, rather than when somebody else does something."""
+    """Whether the response comes soon. A live read is not brief: it waits for other clients."""
 
     exchange: Exchange | None = None
-    """Where the response is given. None before its start, and as soon as nobody waits for it any more."""
+    """Where the response is sent. None before its start, and as soon as it is sent or cancelled."""
 
     def start(self, exchange: Exchange) -> None:
-        """Begin to work on the response. It may be given within this call."""
+        """Begin to work on the response. It may be sent within this call."""
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Continue after congestion. A whole response never causes any."""
+        """Continue after congestion. A response in one piece never causes any."""
 
     def cancel(self) -> None:
-        """Release what is held: the client is gone, and the exchange must not be used any more."""
+        """Release all resources, because the client is gone. The exchange must not be used afterwards."""
         self.exchange = None
 
     def shut_down(self) -> None:
-        """Come to a proper end soon, because the server is stopping. A brief response does so by itself."""
+        """End the response in order soon, because the server is stopping. A brief response ends soon anyway."""
 
     def respond(self, response: Response) -> None:
-        """Give a whole response, if somebody still waits for it."""
+        """Send a complete response, unless the client is gone."""
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.respond(response)
 
     def abort(self) -> None:
-        """End so that the client sees that the response is not whole."""
+        """End the response so that the client sees that it is incomplete."""
         exchange = self.exchange
         self.cancel()
         if exchange is not None:
@@ -175,14 +175,14 @@ Reply = Response | Deferred
 
 
 class OnDelivery(Protocol):
-    """A function that is told of every webhook."""
+    """A function that records every webhook."""
 
     def __call__(self, subscription: str, /, *, accepted: bool, secs: float) -> None:
-        """Note a webhook that was sent: whether its receiver accepted it, and how long that took."""
+        """Record a webhook that was sent: whether its receiver accepted it, and how long that took."""
 
 
 def may_be_large(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether the body of a request may be too large for an unknown sender, or waits for `100 Continue`."""
+    """Tell whether a body may exceed what an unauthenticated client may send, or waits for `100 Continue`."""
     length = headers.get(b"content-length")
     if length is None:
         return b"transfer-encoding" in headers
@@ -190,25 +190,25 @@ def may_be_large(headers: dict[bytes, bytes]) -> bool:
 
 
 class Upload(Protocol):
-    """A request body that is taken while it arrives."""
+    """A request body that is processed while it arrives."""
 
     max_bytes: int
 
     on_relief: Callable[[], None]
-    """Called when the congestion is over. The transport sets it."""
+    """The upload calls this when its congestion is over. The transport sets it."""
 
     @property
     def congested(self) -> bool:
         """Whether too much waits for the disk: write no more until `on_relief` is called."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes, or raise the refusal of the body."""
+        """Process the next bytes, or raise the refusal of the body."""
 
     def finish(self) -> Reply:
-        """Answer the request, because its body is complete."""
+        """Handle the request, because its body is complete."""
 
     def cancel(self) -> None:
-        """Release what is held: the body will not become complete, or is refused."""
+        """Release all resources, because the body is refused or its rest will not arrive."""
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
 """The HTTP/1.1 transport: `httptools` parses, `uvloop` moves the bytes.
 
-A request that can be answered from memory is answered inside `data_received`, with no task and no future.
+A request whose response needs no waiting is handled inside `data_received`, without a task or a future.
 """

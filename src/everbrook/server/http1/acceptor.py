@@ -1,7 +1,7 @@
-"""Acceptors: how connections are accepted from the listening sockets.
+"""Acceptors: they accept connections from the listening sockets.
 
-Plain connections are accepted by the event loop, one per turn, and `PlainAcceptor` takes the others that wait. TLS
-connections are all accepted by `TlsAcceptor`, which bounds their handshakes.
+The event loop accepts plain connections one per turn, and `PlainAcceptor` accepts the rest of the backlog.
+`TlsAcceptor` accepts all TLS connections itself, because it bounds the number of handshakes.
 """
 
 import asyncio
@@ -20,15 +20,16 @@ logger = logging.getLogger(__name__)
 
 
 class PlainAcceptor:
-    """Accepts the other connections in the backlog of a socket when the event loop has accepted one.
+    """Accepts the rest of a socket's backlog after the event loop has accepted one connection.
 
-    Under load a turn of the loop is long: otherwise a new client would wait a turn for each client before it.
+    The event loop accepts one connection per turn. Under load a turn is long, so the last of many new clients would
+    wait for as many turns as there are clients before it.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol], at_once: int, faults: Faults
     ) -> None:
-        """Accept at most `at_once` connections of a socket in one turn of the loop."""
+        """Accept at most `at_once` connections per socket and turn of the loop."""
         self._loop = loop
         self._connect = connect
         self._at_once = at_once
@@ -38,13 +39,14 @@ class PlainAcceptor:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def listen(self, descriptors: Sequence[int]) -> None:
-        """Accept from these sockets from now on."""
+        """Start to accept from these sockets."""
+        # Duplicates, because the servers of the event loop own the sockets and close them.
         self._sockets = [socket.socket(fileno=os.dup(each)) for each in descriptors]
         for each in self._sockets:
             each.settimeout(0)
 
     def schedule(self) -> None:
-        """Accept the waiting connections in the next turn, because one has arrived."""
+        """Accept the backlog in the next turn. The caller has just got a connection, so more may wait."""
         if self._sockets and not self._scheduled:
             self._scheduled = True
             self._faults.soon(Callback.ACCEPT, self._accept, failed=self._unschedule)
@@ -55,7 +57,7 @@ class PlainAcceptor:
     def _accept(self) -> None:
         self._scheduled = False
         for listening in self._sockets:
-            # The event loop gets the same error, and handles it.
+            # The event loop accepts from the same socket: it gets the same error, and handles it.
             with contextlib.suppress(OSError):
                 for _ in range(self._at_once):
                     self._take(listening.accept()[0])
@@ -69,7 +71,7 @@ class PlainAcceptor:
         task.add_done_callback(self._under_way.discard)
 
     async def _make(self, connection: socket.socket) -> None:
-        # The client may have reset it meanwhile.
+        # The client may have reset the connection since it was accepted.
         with contextlib.suppress(OSError):
             await self._loop.connect_accepted_socket(self._connect, connection)
 
@@ -80,10 +82,11 @@ class PlainAcceptor:
 
 
 class TlsAcceptor:
-    """Accepts connections and has the loop encrypt them; a `Connection` is made when the handshake is done.
+    """Accepts connections and runs their TLS handshakes. A `Connection` begins when its handshake is complete.
 
-    A handshake that takes too long is dropped without an answer, as nothing was asked yet. If there are too many, the
-    oldest is dropped: an honest client needs a moment, and one that holds handshakes open drops its own.
+    A handshake that takes too long is dropped without a response, because there is no request yet. If too many are
+    under way, the oldest is dropped: an honest client needs a moment only, so a client that holds handshakes open
+    mostly loses its own.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class TlsAcceptor:
         tuning: EncryptionTuning,
         faults: Faults,
     ) -> None:
-        """Begin to accept. `room` says how many more connections there may be."""
+        """Start to accept. `room` returns how many more connections the limits allow."""
         self.sockets = tuple(sockets)
         self._certificates = certificates
         self._connect = connect
@@ -118,7 +121,7 @@ class TlsAcceptor:
             each.close()
 
     def drop(self) -> None:
-        """Drop the handshakes that are under way."""
+        """Cancel the handshakes that are under way."""
         for task in tuple(self._under_way):
             task.cancel()
 
@@ -134,7 +137,8 @@ class TlsAcceptor:
             self._begin(connection)
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        logger.warning("no connection can be accepted for now: %s", error.strerror)
+        # The usual error is EMFILE. The socket stays readable, so without a pause the loop would spin on it.
+        logger.warning("accepting connections is paused: %s", error.strerror)
         self._loop.remove_reader(listening)
         go_on = partial(self._go_on, listening)
         self._faults.later(Callback.ACCEPT, self._tuning.pause_secs, go_on, failed=go_on)
@@ -159,13 +163,13 @@ class TlsAcceptor:
             oldest.cancel()
 
     def _forget(self, task: asyncio.Task[None], held: list[socket.socket]) -> None:
-        """Remove a handshake that is done. If it was dropped before it began, its socket is still held here."""
+        """Remove a handshake that has ended. `held` still has its socket if it was cancelled before it began."""
         self._under_way.pop(task, None)
         for connection in held:
             connection.close()
 
     async def _encrypt(self, held: list[socket.socket]) -> None:
-        # Failed handshakes are not logged: scanners cause many of them, and the client sees the reason.
+        # Failed handshakes are not logged: scanners cause many of them, and the client gets the reason as a TLS alert.
         with contextlib.suppress(OSError):
             await self._loop.connect_accepted_socket(
                 self._connect,
@@ -177,7 +181,7 @@ class TlsAcceptor:
 
 
 async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """Listen on every address of a host."""
+    """Listen on every address of a host. If one of them fails, all are closed."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     with contextlib.ExitStack() as opened:
@@ -186,6 +190,7 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
             made = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
+                # The IPv4 addresses of the host have sockets of their own, which would collide with a socket for both.
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             made.bind(address)
             made.listen(backlog)

@@ -1,7 +1,7 @@
-"""Admission control of one connection: under overload, requests are refused early, and the connection is held.
+"""Admission control of one connection: under overload, it refuses requests early and holds the connection.
 
-A read from a connection is admitted up to the first refused request. A connection that was refused is not read for a
-while: what its client sends waits in the kernel.
+Of the requests in one read from the socket, those before the first refusal are handled. Then the connection is held:
+it is not read for a while, so that what its client sends waits in the kernel, and TCP slows the client down.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -22,8 +22,8 @@ MESSAGE = "the server is overloaded"
 class AdmissionControl:
     """Applies the server's `Overload` to one connection.
 
-    `current` is the admission of the present read, None while everything is admitted. If a client is `flooding`, it did
-    not wait for answers, and gets one refusal for all that it sent when the hold is over.
+    `current` is the admission of the present read, and None while every request is admitted. A client that is
+    `flooding` did not wait for responses: it gets one refusal for all that it sent, at the end of the hold.
     """
 
     __slots__ = ("_connection", "_overload", "_returning", "_timer", "current", "flooding")
@@ -38,15 +38,15 @@ class AdmissionControl:
 
     @property
     def held(self) -> bool:
-        """Whether the connection is not read because it was refused."""
+        """Whether the connection is not read, because a request of it was refused."""
         return self._timer is not None
 
     def overloaded(self) -> Overloaded:
-        """Make a refusal that tells the client when to come back."""
+        """Return a refusal whose `Retry-After` spreads the clients that come back."""
         return Overloaded(MESSAGE, wait_secs=wait_secs(len(self._overload.held)))
 
     def begin_read(self, late_secs: float) -> None:
-        """Start to measure if the server was idle, or to admit requests one by one if there is strain."""
+        """Admit requests one by one if there is strain; start to measure delays if the server was idle."""
         overload = self._overload
         if late_secs > overload.limit_secs or not overload.calm:
             self.begin()
@@ -54,7 +54,7 @@ class AdmissionControl:
             overload.start()
 
     def begin(self) -> None:
-        """Admit the further requests of this read one by one."""
+        """Admit the remaining requests of this read one by one."""
         connection = self._connection
         self._overload.active.add(self)
         outstanding = len(connection.responder.parked) + len(connection.dispatcher.queued)
@@ -62,16 +62,18 @@ class AdmissionControl:
         self._returning = False
 
     def end_read(self, admission: Admission) -> None:
-        """Refuse what was not admitted, and hold the connection.
+        """Send the refusal of a request that was not admitted, and hold the connection.
 
-        A client that sends one request at a time is told at once. One that sent more is told at the end of the hold.
+        A client that sent one request gets the refusal at once. One that pipelines gets a single refusal at the end of
+        the hold, and its connection ends.
         """
         self.current = None
         connection = self._connection
         if admission.refused is None or connection.state >= REFUSED:
             connection.throttle()
             return
-        # A refusal at once would be sent before the answers to requests that wait for another turn.
+        # A refusal that is sent now would overtake the responses to requests that wait for another turn. The client
+        # would then take a refused append for an acknowledged one.
         unordered = bool(connection.dispatcher.queued)
         self.flooding = admission.flooding or connection.parser.receiving or unordered
         secs, failed = self._overload.hold(self), connection.transport.abort
@@ -88,12 +90,12 @@ class AdmissionControl:
         self._returning = True
         if self.flooding and self._connection.state is not ENDED:
             self.flooding = False
-            # The client has waited here for as long as others are told to wait.
+            # Retry-After is 0: the hold was as long as the wait that other clients get.
             self._connection.refuse(Overloaded(MESSAGE, wait_secs=0))
         self._connection.throttle()
 
     def close(self) -> None:
-        """Count the connection no more: the client is gone."""
+        """Remove the connection from the counts of the overload control."""
         if self._timer is not None:
             self._timer.cancel()
         self._overload.forget(self)

@@ -1,7 +1,8 @@
-"""Requests as HTTP/1.x sends them, and bodies that are taken while they arrive.
+"""Requests of HTTP/1.x, and bodies that are processed while they arrive.
 
-Such a body must not overtake the requests before its own. Until they are handled, the application is not asked whether
-it accepts the body: what has arrived is held, and the connection reads no more.
+Such a body must not overtake the requests before its own: whether it is accepted may depend on what they change. So
+the application decides about the body only after it has handled them. Until then the bytes that have arrived are held,
+and the connection is not read.
 """
 
 from collections.abc import Callable
@@ -14,17 +15,17 @@ from everbrook.server.exchange import Reply, Request, Upload
 KEPT = b""
 KEPT_1_0 = b"Connection: keep-alive\r\n"
 
-# Smaller pieces are gathered: a thousand tiny chunks must not cost a thousand writes.
+# Smaller pieces are buffered, so that a thousand tiny chunks do not cost a thousand writes.
 PIECE_BYTES = 64 * 1024
 
 
 class IncomingBody:
-    """The body of one request: passed on to an `Upload` while it arrives, or gathered if the request has none."""
+    """The body of one request: it goes to an `Upload` while it arrives, or is buffered if there is no upload."""
 
     __slots__ = ("_held", "_length", "_max_bytes", "_size", "_upload", "error", "waiting")
 
     def __init__(self, length: int, max_bytes: int) -> None:
-        """`length` is the declared one, 0 if unknown; `max_bytes` bounds a body that is gathered."""
+        """`length` is the declared one, 0 if unknown; `max_bytes` limits a body that is buffered."""
         self._length = length
         self._max_bytes = max_bytes
         self._held = bytearray()
@@ -35,21 +36,21 @@ class IncomingBody:
 
     @property
     def accepted(self) -> bool:
-        """Whether the application wants the body."""
+        """Whether the application has decided to accept the body."""
         return not self.waiting and self.error is None
 
     @property
     def blocked(self) -> bool:
-        """Whether no more of the body should be read for now."""
+        """Whether reading must pause: the body waits for its turn, or its upload for the disk."""
         return self.waiting or (self._upload is not None and self._upload.congested)
 
     @property
     def held_bytes(self) -> int:
-        """How much is kept in memory."""
+        """The size of the part that is buffered in memory."""
         return len(self._held)
 
     def begin(self, application: Application, request: Request, on_relief: Callable[[], None]) -> None:
-        """Ask the application whether it accepts the body, because it is the turn of its request."""
+        """Let the application accept or refuse the body, because it is the turn of its request."""
         self.waiting = False
         try:
             upload = self._upload = application.receive(request)
@@ -65,7 +66,7 @@ class IncomingBody:
             self._pass_on(PIECE_BYTES)
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Process the next bytes."""
         self._size += len(data)
         if self.error is not None:
             return
@@ -97,7 +98,7 @@ class IncomingBody:
         self.cancel()
 
     def finish(self, application: Application, request: Request, on_relief: Callable[[], None]) -> Reply:
-        """Answer the request: its body is whole, and it is its turn."""
+        """Handle the request: its body is complete, and it is its turn."""
         if self.waiting:
             self.begin(application, request, on_relief)
         if self._upload is not None:
@@ -114,14 +115,14 @@ class IncomingBody:
         return application.handle(request)
 
     def _check_rights(self, request: Request) -> None:
-        """Refuse an upload whose rights have ended since it began. A gathered body passes the gates again instead."""
+        """Refuse an upload whose rights have ended since it began. A buffered body passes the gates again instead."""
         try:
             require_rights(request)
         except Unauthorized as error:
             self._fail(error)
 
     def cancel(self) -> None:
-        """Release what is held, and cancel the upload."""
+        """Release the buffered bytes, and cancel the upload."""
         self._held.clear()
         upload, self._upload = self._upload, None
         if upload is not None:
@@ -129,10 +130,10 @@ class IncomingBody:
 
 
 class Http1Request(Request, kw_only=True, gc=False):
-    """A request with what HTTP/1.x says about its connection.
+    """A request, with what it means for its connection.
 
-    `connection` is the header line that tells the client that the connection stays open, None if it must end. HTTP/1.0
-    has no chunks (`chunkable`), so there the end of the connection ends a streamed answer.
+    `connection` is the header line for a connection that stays open, and None if the connection must end. A client of
+    HTTP/1.0 knows no chunks and is not `chunkable`: there the end of the connection ends a streamed response.
     """
 
     connection: bytes | None
@@ -140,6 +141,6 @@ class Http1Request(Request, kw_only=True, gc=False):
 
 
 class StreamedRequest(Http1Request, kw_only=True, gc=True):
-    """A request that is handed on before its body is whole."""
+    """A request that is dispatched before its body is complete."""
 
     incoming: IncomingBody

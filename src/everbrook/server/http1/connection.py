@@ -1,8 +1,8 @@
-"""One connection: requests in, answers out in the same order, and nothing without a bound.
+"""One connection: requests in, responses out in the same order, with limits on everything that it holds.
 
-A `Connection` is what the event loop calls. Its parts do the work: the `RequestParser` makes requests of the bytes, the
-`Dispatcher` has them handled in order, and the `Responder` writes their answers. `AdmissionControl` refuses requests
-under overload, and the `Watchdog` keeps the limits of time and memory.
+The event loop calls a `Connection`. Its parts do the work: the `RequestParser` makes requests of the bytes, the
+`Dispatcher` has them handled in order, and the `Responder` writes their responses. `AdmissionControl` refuses requests
+under overload, and the `Watchdog` enforces the limits of time and memory.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAPPED = "::ffff:"
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """Give the other end of a connection. A socket for both families writes IPv4 addresses as IPv6 ones."""
+    """Return the other end of a connection. A dual-stack socket maps IPv4 addresses to IPv6: this undoes it."""
     name = transport.get_extra_info("peername")
     certificate = subject_of(transport.get_extra_info("peercert"))
     if not isinstance(name, tuple):
@@ -45,8 +45,9 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 class Connection(asyncio.Protocol):
     """Speaks HTTP/1.1 with one client. It has slots because there may be very many connections.
 
-    The parts, which exist while there is a transport, refer to the connection. When it is lost, they are dropped: that
-    breaks the reference cycles, so that everything is freed at once. Later calls of the engine find the state `ENDED`.
+    The parts exist while there is a transport, and refer to the connection. `connection_lost` deletes them: that breaks
+    the reference cycles, so that all memory is freed at once and not by the garbage collector. Callbacks that come
+    later find the state `ENDED`.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ class Connection(asyncio.Protocol):
         self.place: Hashable | None = None
 
     def inspect(self) -> ConnectionInspection:
-        """Give the state of the connection at this moment."""
+        """Return a snapshot of the connection."""
         parser, dispatcher, arriving = self.parser, self.dispatcher, self.dispatcher.arriving
         return ConnectionInspection(
             reading=self.reading,
@@ -96,7 +97,7 @@ class Connection(asyncio.Protocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin; or refuse at once if there are too many connections."""
+        """Create the parts. Beyond the limits of connections, queue a refusal."""
         listener, limits = self.listener, self.listener.application.settings.limits
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=listener.connection_tuning.write_high_bytes)
@@ -123,14 +124,15 @@ class Connection(asyncio.Protocol):
             self.refuse(refusal)
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and answer what can be answered at once."""
+        """Parse the bytes. Complete requests are handled within this call, as far as their order allows."""
         if self.state >= REFUSED:
             return
         listener, parser, watchdog = self.listener, self.parser, self.watchdog
         if not parser.receiving and (data[0] not in LINE_END or data.strip(LINE_END)):
-            # Empty lines are no request (RFC 9112 §2.2): a client that sends nothing else is idle.
+            # Empty lines before a request are ignored (RFC 9112 §2.2): a client that sends only those is idle.
             watchdog.since, watchdog.seen_body_bytes = listener.now, 0
-        # While others wait for their turn, handle one request at once: 32 of each connection would make a long turn.
+        # While other work waits for its turn, handle one request per read: 32 of each connection would add up to a long
+        # turn of the loop.
         self.dispatcher.at_once = 1 if listener.turns.waiting else listener.handled_at_once
         overload = listener.overload
         overload.reads += 1
@@ -149,7 +151,7 @@ class Connection(asyncio.Protocol):
             self._end_read()
 
     def _end_read(self) -> None:
-        """Check what a read has left open."""
+        """Check what is unfinished after a read. A read of complete requests skips this, to keep the hot path short."""
         if self.dispatcher.arriving is not None:
             self.dispatcher.check_body(self.dispatcher.arriving)
         if self.parser.receiving or self.watchdog.buffered_bytes:
@@ -160,26 +162,26 @@ class Connection(asyncio.Protocol):
             self.throttle()
 
     def eof_received(self) -> bool:
-        """End, unless answers are due that come soon by themselves.
+        """End the connection, unless brief responses are outstanding.
 
-        An answer that waits for others is not worth a half-closed connection: most often the client is gone.
+        A live read does not keep a half-closed connection: most often its client is gone, and nobody would notice.
         """
         deferred = self.responder.deferred
         if deferred is not None and not deferred.brief:
             return False
         self.state = max(self.state, STOPPING)
-        # An encrypted connection has no half that could stay open.
+        # TLS has no half-closed connections.
         return self.outstanding() and self.transport.can_write_eof()
 
     def pause_writing(self) -> None:
-        """Read nothing more while the client does not read."""
+        """Stop reading while the client does not take its responses (back-pressure)."""
         self.responder.congested = True
         self.watchdog.begin_backlog()
         self.throttle()
         self.watchdog.count_buffered()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue, because the client has taken most of its responses."""
         self.responder.congested = False
         self.watchdog.count_buffered()
         self.throttle()
@@ -189,7 +191,7 @@ class Connection(asyncio.Protocol):
             self.dispatcher.dispatch()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Cancel what is under way, and drop the parts."""
+        """Cancel what is under way, and delete the parts."""
         self.state = ENDED
         self.listener.forget(self)
         self.watchdog.set_buffered(0)
@@ -203,15 +205,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """How much waits for the client to take it."""
+        """The size of the responses that the client has not taken yet."""
         return self.transport.get_write_buffer_size()
 
     def outstanding(self) -> bool:
-        """Tell whether answers are still to be given."""
+        """Tell whether responses are outstanding."""
         return self.responder.busy or self.dispatcher.busy or self.admission.flooding
 
     def throttle(self) -> None:
-        """Read only while the client reads, not too much is outstanding, and what arrives can be taken."""
+        """Pause or resume reading. Back-pressure, a hold, too many outstanding requests, or a blocked body pause it."""
         if self.state is ENDED:
             return
         arriving = self.dispatcher.arriving
@@ -232,15 +234,15 @@ class Connection(asyncio.Protocol):
     # Refusals
 
     def refuse(self, error: ProtocolError, rests_on: int = 0) -> None:
-        """Answer with an error what can't be read, after everything before it, and end.
+        """Send a refusal after all earlier responses, and end the connection.
 
-        If an answer before it waits for other clients, the connection ends at once instead.
+        If an earlier request is a live read, which may wait for hours, the connection ends at once instead.
         """
         if self.state >= REFUSED or (self.admission.current is not None and self.admission.current.flooding):
             return
         self.state = REFUSED
         parser, arriving, deferred = self.parser, self.dispatcher.arriving, self.responder.deferred
-        # The access log gets what is known of the request: what was asked for, or at least by whom.
+        # For the access log: the request as far as it is known, which may be its client alone.
         request = parser.partial_request() if arriving is None else replace(arriving, connection=None)
         self.dispatcher.cancel_arriving()
         parser.discard_body()
@@ -252,7 +254,10 @@ class Connection(asyncio.Protocol):
         self.dispatcher.refuse(request, response)
 
     def _refuse_unread(self, error: ProtocolError) -> None:
-        """Refuse what can't be read. It is charged to its address as any request is; others were charged before."""
+        """Refuse bytes that are no request. They count against the rate of their address, as a request would.
+
+        A request whose body was arriving was counted with its head, and one that overload refuses is not counted.
+        """
         if self.dispatcher.arriving is None and not isinstance(error, Overloaded):
             error = self.listener.application.charge(self.parser.partial_request()) or error
         self.refuse(error)
@@ -262,8 +267,9 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """Close when everything is written.
 
-        A refused client may still be sending, so its bytes are read and dropped for a while. The end of an encrypted
-        connection includes that.
+        A refused client may still be sending. If the socket were closed, the kernel would reset the connection, and
+        the client could lose the refusal. So only the sending side is closed, and what arrives is dropped for a while.
+        The shutdown of a TLS connection includes that.
         """
         self.watchdog.begin_backlog()
         self.dispatcher.refusal = None
@@ -277,16 +283,16 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def close(self) -> None:
-        """Close when everything is written. What the client still sends is not read."""
+        """Close when everything is written, and read nothing more."""
         self.state = ENDED
         self.transport.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """End the connection at once. Responses that are not written are lost."""
         self.responder.abort()
 
     def shut_down(self) -> None:
-        """Answer what is under way, then close."""
+        """Finish the requests that are under way, then close."""
         self.state = max(self.state, STOPPING)
         self.responder.shut_down()
         if not self.outstanding() and not self.parser.receiving:
@@ -296,15 +302,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def under_way(self) -> bool:
-        """Whether a request or an answer is under way that may take its time. A live read is neither."""
+        """Whether a request or a response is under way. A live read does not count: it can be ended at once."""
         if self.responder.deferred is not None:
             return self.responder.deferred.brief
         return self.state >= REFUSED or self.parser.receiving or self.unsent_bytes > 0
 
     def leave(self) -> None:
-        """Read no further request: what is not read yet is left to the next image of the server.
+        """Read no further request. What is still in the kernel is for the next image of the server.
 
-        A request of which a part was read must become whole here. A TLS connection can't be handed over, so it ends.
+        A request of which a part was read must be completed here, because those bytes can't be handed over. Neither can
+        the state of a TLS connection, so it ends.
         """
         if self.state is not OPEN or self.transport.is_closing():
             return
@@ -317,13 +324,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether the connection is ready to be handed over, or has ended but for the client's part of it."""
+        """Whether the connection can be handed over, or is closed and has nothing left to send."""
         if self.transport.is_closing():
             return not self.unsent_bytes
         return self.left() is not None
 
     def left(self) -> int | None:
-        """Give the descriptor of a connection that has left and has nothing under way here, else None."""
+        """Return the descriptor of a connection that can be handed over, because nothing is under way, else None."""
         if self.state is not LEAVING or self.reading or self.outstanding():
             return None
         if self.parser.receiving or self.unsent_bytes:

@@ -1,7 +1,7 @@
-"""The dispatcher: has the requests of one connection handled, each in its turn.
+"""The dispatcher: has the requests of one connection handled in their order.
 
-While an answer is deferred, the requests behind it wait. A body that is taken while it arrives begins when the requests
-before it are handled, and its request is handled when it is whole. A refusal comes last.
+While a response is deferred, the requests behind it wait. A body that is processed while it arrives begins after the
+requests before it are handled, and its request is handled when the body is complete. A refusal comes last.
 """
 
 from collections import deque
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def held_bytes(request: Http1Request) -> int:
-    """Give how much of a request's body is in memory."""
+    """Return how much of a request's body is in memory."""
     return request.incoming.held_bytes if isinstance(request, StreamedRequest) else len(request.body)
 
 
 class Dispatcher:
     """Takes requests from the parser. They are handled at once if possible, else they are `queued`.
 
-    `arriving` is the request whose body is taken while it arrives, `refusal` the last answer of the connection, and
-    `at_once` how many more requests of this read may be handled in this turn of the loop. `postponed` requests wait for
-    another turn, and are counted by the overload control.
+    `arriving` is the request whose body is processed while it arrives, `refusal` the last response of the connection,
+    and `at_once` how many more requests of this read may be handled in this turn of the loop. `postponed` counts the
+    requests that wait for another turn of the loop, for the overload control.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Dispatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether requests wait for their turn, or a refusal."""
+        """Whether requests or a refusal wait."""
         return bool(self.queued) or self.refusal is not None
 
     def has_room(self) -> bool:
@@ -78,7 +78,7 @@ class Dispatcher:
         return outstanding < self._max_outstanding and self.queued_bytes < self._max_queued_bytes
 
     def take(self, request: Http1Request) -> None:
-        """Take a whole request from the parser."""
+        """Handle or queue a complete request of the parser."""
         if ((admission := self._admission.current) and admission.refused) or self._connection.state >= REFUSED:
             self._refuse_rest()
             return
@@ -99,7 +99,10 @@ class Dispatcher:
                     self._admission.begin()
 
     def _refuse_rest(self) -> None:
-        """Neither parse nor handle what follows a refusal under overload: the client gets one answer for all of it."""
+        """Drop what follows a refusal under overload: the client gets one response for all of it.
+
+        The exception ends the parsing of this read, so that a refused flood costs as little as possible.
+        """
         if self._connection.state < REFUSED and self._admission.current is not None:
             self._admission.current.flooding = True
             raise self._admission.overloaded()
@@ -120,7 +123,7 @@ class Dispatcher:
             self._responder.defer(request, reply)
 
     def dispatch(self) -> None:
-        """Handle the requests that waited as far as possible, and then give the refusal of what came behind them."""
+        """Handle queued requests as far as possible. When none is left, send a refusal that waits behind them."""
         at_once, connection, responder = self._handled_at_once, self._connection, self._responder
         while self.queued and connection.state is not ENDED and not responder.blocks(self.queued[0]):
             if not at_once:
@@ -142,19 +145,20 @@ class Dispatcher:
             responder.answer(*refusal)
 
     def refuse(self, request: Http1Request, response: Response) -> None:
-        """Give the last answer of the connection, after all others."""
+        """Send the last response of the connection, after all others."""
         self.refusal = request, response
         self.dispatch()
 
     def _yield(self) -> None:
-        """Handle the requests that wait in another turn of the loop: other connections have theirs before."""
+        """Handle the queued requests in a later turn of the loop, after other connections."""
         if not self._yielding:
             self._yielding = True
             self._overload.yielding += 1
             self._count_postponed(len(self.queued) - self.postponed)
-            # A path may end with the id of a bucket.
+            # Turns are shared out by bucket. The slash ends the bucket's id where the path ends with it.
             name, engine, failed = self.queued[0].path + b"/", self._engine, self._connection.transport.abort
-            # Most changes become durable first: a group of all that is pipelined would delay other connections.
+            # Wait until most of the earlier changes are durable. Otherwise everything that is pipelined would be one
+            # group of changes, and the changes of other connections would wait for its sync.
             engine.when_durable(
                 engine.last_change - self._handled_at_once, lambda _: engine.turns.wait(name, self._resume, failed)
             )
@@ -167,19 +171,19 @@ class Dispatcher:
         if self._stop_yielding():
             self.dispatch()
             if not self._yielding:
-                # What is still queued waits for the answer before it, not for a turn.
+                # The rest of the queue waits for the response before it and not for a turn, so it is no load.
                 self._count_postponed(-self.postponed)
 
     def _stop_yielding(self) -> bool:
-        """Leave the queue for turns; tell whether the connection was in it."""
+        """Stop to wait for a turn. Return whether the connection waited for one."""
         yielding, self._yielding = self._yielding, False
         self._overload.yielding -= yielding
         return yielding
 
-    # Bodies that are taken while they arrive
+    # Bodies that are processed while they arrive
 
     def expect_body(self, request: StreamedRequest) -> None:
-        """Take the head of a request whose body follows."""
+        """Handle the head of a request whose body follows."""
         if self._connection.state >= REFUSED:
             return
         if self._admission.current is not None and not self._admission.current.admits(request):
@@ -189,7 +193,7 @@ class Dispatcher:
             request.incoming.begin(self._application, request, self._connection.throttle)
 
     def _begin_in_turn(self, request: StreamedRequest) -> None:
-        """Begin to take a body that waited for its turn, if that has come."""
+        """Begin with a body that waited for its turn, if that has come."""
         incoming = request.incoming
         if not incoming.waiting or self.queued or self._connection.state is ENDED:
             return
@@ -201,27 +205,30 @@ class Dispatcher:
         self.check_body(request)
 
     def send_continue(self) -> None:
-        """Ask for the body that a client holds back, unless it is refused or earlier answers are due first."""
+        """Send `100 Continue`, unless the body is refused or earlier responses are outstanding.
+
+        An interim response among the final responses to earlier requests would break their order.
+        """
         refused = self._connection.state >= REFUSED
         welcome = not refused if self.arriving is None else self.arriving.incoming.accepted
         if welcome and not self.queued and not self._responder.busy:
             self._connection.transport.write(CONTINUE)
 
     def check_body(self, request: StreamedRequest) -> None:
-        """Refuse a body that is not accepted before it is whole; read no more of one that arrives too fast."""
+        """Refuse a body early if it is not accepted, and apply back-pressure if it arrives too fast."""
         if request.incoming.error is not None:
             self._connection.refuse(request.incoming.error, self._engine.last_change)
         elif request.incoming.blocked:
             self._connection.throttle()
 
     def cancel_arriving(self) -> None:
-        """Release the body that is arriving."""
+        """Cancel the body that is arriving."""
         if self.arriving is not None:
             self.arriving.incoming.cancel()
             self.arriving = None
 
     def close(self) -> None:
-        """Cancel what is not handled: the client is gone."""
+        """Cancel the requests that are not handled, because the connection is lost."""
         self.cancel_arriving()
         for request in self.queued:
             if isinstance(request, StreamedRequest):

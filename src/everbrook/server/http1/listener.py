@@ -1,4 +1,4 @@
-"""The listener: accepts connections, checks them once a second, and lets them finish when the server stops."""
+"""The listener: accepts connections, checks their limits once a second, and ends them when the server stops."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ class Listener:
     """The open connections of one server."""
 
     def __init__(self, application: Application, max_connections: int | None = None) -> None:
-        """Admit at most `max_connections` at a time. The default is what the settings allow."""
+        """Admit at most `max_connections` at a time, by default as many as the settings allow."""
         self.application = application
         self.loop = asyncio.get_running_loop()
         self.faults, self.turns = application.engine.faults, application.engine.turns
@@ -62,7 +62,7 @@ class Listener:
         self.certificates = certificates_of(application)
 
     async def listen(self, host: str, port: int, inherited: Sequence[socket.socket] = ()) -> list[tuple[str, int]]:
-        """Begin to accept connections, on `inherited` sockets if there are any. Gives the addresses."""
+        """Start to accept connections, on the `inherited` sockets if there are any. Return the addresses."""
         if self.certificates is not None:
             self._servers = [await self._encrypt(host, port, inherited, self.certificates)]
         elif inherited:
@@ -81,7 +81,8 @@ class Listener:
     async def adopt(self, connections: Sequence[socket.socket]) -> None:
         """Serve connections that the previous image of this server has accepted.
 
-        If TLS is configured, they are closed: they were made without it.
+        Only connections without TLS are handed over. If TLS is configured by now, they are closed: the new image must
+        not serve plain text.
         """
         if self.certificates is not None:
             for connection in connections:
@@ -91,7 +92,7 @@ class Listener:
         for first in range(0, len(connections), at_once):
             some = connections[first : first + at_once]
             adopting = (self.loop.connect_accepted_socket(self._connect, each) for each in some)
-            # The client may have reset one meanwhile.
+            # One that its client has reset meanwhile must not fail the others.
             await asyncio.gather(*adopting, return_exceptions=True)
 
     def _connect(self) -> Connection:
@@ -115,7 +116,7 @@ class Listener:
         return [server for server in self._servers if isinstance(server, TlsAcceptor)]
 
     def admit(self, connection: Connection, address: str) -> ProtocolError | None:
-        """Register a new connection, and give it a number. If there is room only for a refusal, give that."""
+        """Register a new connection, and number it. Beyond the limits of connections, return the refusal to send."""
         self.connections.add(connection)
         self._accepted += 1
         self._plain.schedule()
@@ -130,7 +131,7 @@ class Listener:
         return None
 
     def _turn_away(self, connection: Connection, error: ProtocolError) -> ProtocolError:
-        """Keep a connection until its refusal is read. If there are too many, abort the oldest."""
+        """Keep a connection open until its refusal is read. Beyond a limit of such connections, abort the oldest."""
         if len(self._turned_away) >= self._tuning.max_turned_away:
             oldest = next(iter(self._turned_away))
             del self._turned_away[oldest]
@@ -149,7 +150,7 @@ class Listener:
             self._empty.set()
 
     def survey(self) -> TransportSurvey:
-        """Count the connections, and what is under way on them."""
+        """Count the connections, their unsent bytes, and the responses that are under way."""
         survey = TransportSurvey(open=len(self.connections), accepted=self._accepted)
         for connection in self.connections:
             survey.congested += connection.responder.congested
@@ -163,7 +164,7 @@ class Listener:
         self.application.observer.counters.add(name, label)
 
     def relieve(self) -> None:
-        """Drop connections while too much is held: those whose clients have read nothing for longest first."""
+        """Drop connections while they hold too much memory, those that have made no progress for longest first."""
         slow = (each for each in self.connections if each.unsent_bytes or each.responder.congested)
         for watchdog in sorted((each.watchdog for each in slow), key=lambda each: each.since):
             if self.buffered_bytes <= self.max_buffered_bytes:
@@ -178,14 +179,14 @@ class Listener:
             if self.faults.run(Callback.CONNECTION, connection.watchdog.check, self.now):
                 connection.abort()
         for connection in tuple(self._turned_away):
-            # `since` is the time of a tick, so the connection may be up to one tick younger.
+            # `since` is the time of the tick before the connection was made, so it may be one tick younger.
             if self.now - connection.watchdog.since >= self._tuning.turned_away_secs + self.tick_secs:
                 connection.abort()
         if self.buffered_bytes > self.max_buffered_bytes:
             self.relieve()
 
     async def stop(self, grace_secs: float) -> None:
-        """Stop accepting, shut connections down, and abort those that remain after `grace_secs`."""
+        """Stop to accept, shut connections down, and abort those that remain after `grace_secs`."""
         self._close_servers()
         await self._until_encrypted(0)
         for connection in tuple(self.connections):
@@ -213,18 +214,18 @@ class Listener:
             self.certificates.close()
 
     async def leave(self, grace_secs: float) -> tuple[list[int], list[int]]:
-        """Stop reading, so that the next image of this server can go on.
+        """Stop reading, so that the next image of this server can take over the sockets.
 
-        Gives the descriptors of the sockets that listen, and of the connections that have settled. Slow connections are
-        waited for first, up to `grace_secs`, while all others are served. Then no connection is served, and those that
-        have become slow meanwhile are waited for only briefly. What has not settled by then is aborted.
+        Return the descriptors of the listening sockets and of the connections that have settled. While slow connections
+        finish, for up to `grace_secs`, all others are still served. Then no connection is served, and those that have
+        become slow meanwhile get a short time only. Connections that have not settled by then are aborted.
         """
         slow = {connection for connection in self.connections if connection.under_way}
         await self._until_settled(slow, grace_secs)
         listening = [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
         self._close_servers()
         await self._until_encrypted(self._tuning.abort_secs)
-        # The loop makes a connection of what it has accepted in its next turn.
+        # The loop calls `connection_made` for accepted sockets in its next turn: they must be among those that leave.
         await asyncio.sleep(self._tuning.poll_secs)
         await self._until_settled(self.connections, min(grace_secs, self._tuning.still_secs))
         for connection in tuple(self.connections):
@@ -237,7 +238,7 @@ class Listener:
         return listening, [each for connection in self.connections if (each := connection.left()) is not None]
 
     async def _until_encrypted(self, timeout_secs: float) -> None:
-        """Wait for handshakes that are under way, so that their clients see a proper end of the connection."""
+        """Let handshakes finish, so that their clients see an orderly end of the connection. Cancel the others."""
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
             if not self.handshakes:
@@ -247,9 +248,10 @@ class Listener:
             server.drop()
 
     async def _until_settled(self, connections: AbstractSet[Connection], timeout_secs: float) -> None:
-        """Tell connections to leave, and wait until they have settled."""
+        """Make connections leave, and wait until they have settled."""
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
+            # Each time, because `connections` may have grown by those that were just accepted.
             for connection in tuple(connections):
                 connection.leave()
             if all(connection.settled for connection in connections & self.connections):

@@ -1,7 +1,7 @@
-"""The request parser: from bytes to whole requests, within bounds.
+"""The request parser: from bytes to complete requests, within limits.
 
-`httptools` finds the parts of a request. This adds the limits that it lacks, and parses a request that offers an
-upgrade as if it did not. What cannot be a request is a `ProtocolError`; after one the parser takes no more bytes.
+`httptools` finds the parts of a request. This module adds the limits that it lacks, and ignores offers of an upgrade.
+Bytes that are no request raise a `ProtocolError`; after one the parser must not be fed again.
 """
 
 import re
@@ -25,9 +25,9 @@ from everbrook.server.http1.wire import render_without_upgrade
 from everbrook.server.location import require_host
 from everbrook.server.methods import SUBSCRIPTIONS, max_body_bytes, refuse_method
 
-# What a header line has beside its name and value: a colon, a space and the line end.
+# The bytes of a header line beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
-# Smaller pieces of a body are gathered: a thousand tiny ones must not cost a thousand objects.
+# Smaller pieces of a body are joined, so that a thousand tiny ones do not cost a thousand objects.
 PIECE_BYTES = 1024
 
 
@@ -35,7 +35,7 @@ _REQUEST_LINE = re.compile(rb"(?:\A|\n)([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP
 
 
 class RequestParser:
-    """Parses the bytes of one connection, and hands on each request. Its `on_` methods are called by `httptools`."""
+    """Parses the bytes of one connection, and passes on each request. `httptools` calls its `on_` methods."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class RequestParser:
         *,
         judges_heads: bool = False,
     ) -> None:
-        """Call `on_request` with each whole request, and `on_continue` when a client waits to be asked for its body.
+        """Call `on_request` with each complete request, and `on_continue` when a client waits for `100 Continue`.
 
-        `on_head` is called before that with a request whose body can be taken while it arrives. With `judges_heads`
-        these are all whose body may be large, without it only uploads and large requests about subscriptions.
-        `inward` turns the path of a URL into the one that the application knows.
+        `on_head` is called before that with a request whose body is processed while it arrives. With `judges_heads`
+        these are all requests whose body may be large, without it only uploads and large requests about subscriptions.
+        `inward` maps the path of a URL to the path that the application knows.
         """
         self._parser = httptools.HttpRequestParser(self)
         self._max_header_bytes = max_header_bytes
@@ -64,7 +64,7 @@ class RequestParser:
         self._judges_heads = judges_heads
         self._streamed: StreamedRequest | None = None
         self._max_gathered_bytes = max_body_bytes
-        # Most clients ask for the same target again, so the parts of the last one are kept.
+        # Most clients request the same target again, so the parts of the last one are cached.
         self._target = self._path = self._query = b""
         self._host = b""
         self._method = self._url = b""
@@ -82,11 +82,11 @@ class RequestParser:
 
     @property
     def gathered_bytes(self) -> int:
-        """How much of a body is kept here until its request is whole."""
+        """The size of the body that is buffered here until its request is complete."""
         return sum(map(len, self._body))
 
     def partial_request(self) -> Http1Request:
-        """Give a request of which no more is known than the client, and perhaps some headers."""
+        """Return a request of which only the client and perhaps some headers are known."""
         return Http1Request(
             *(b"", b"", b"", self.headers, b"", self.scheme, b"", self.peer),
             connection=None,
@@ -95,17 +95,17 @@ class RequestParser:
         )
 
     def discard_body(self) -> None:
-        """Release the part of a body that has arrived: its request is refused."""
+        """Release the part of a body that has arrived, because its request is refused."""
         self._body = []
         self.body_bytes = 0
 
     def close(self) -> None:
-        """Take no more bytes. Breaks the reference cycles so that the parser and its connection are freed at once."""
+        """Break the reference cycles, so that the parser and its connection are freed at once."""
         del self._parser
         del self._on_head, self._on_request, self._on_continue
 
     def feed(self, data: bytes) -> None:
-        """Take more bytes. Raises a `ProtocolError` if they can't be part of a request."""
+        """Parse more bytes. Raise a `ProtocolError` if they can't be part of a request."""
         self._fed_bytes = len(data)
         if self.receiving:
             self._unended_bytes += len(data)
@@ -115,6 +115,7 @@ class RequestParser:
             except httptools.HttpParserUpgrade as upgrade:
                 self._feed_past_upgrade(data, upgrade.args[0])
         except httptools.HttpParserCallbackError as error:
+            # httptools wraps what a callback raises. The refusal inside is what the client must get.
             if isinstance(error.__context__, ProtocolError):
                 raise error.__context__ from None
             raise
@@ -126,9 +127,9 @@ class RequestParser:
             self._check_head(self._unended_bytes)
 
     def _feed_past_upgrade(self, rest: bytes | memoryview, taken_bytes: int) -> None:
-        """Parse a request that offers an upgrade again without the offer, as nothing is ever upgraded.
+        """Parse a request again without its offer of an upgrade, because this server accepts none.
 
-        `httptools` takes whatever follows the head of such a request for another protocol, its body included.
+        `httptools` takes everything that follows the head of such a request for another protocol, its body included.
         """
         while True:
             rest = memoryview(rest)[taken_bytes:]
@@ -150,7 +151,7 @@ class RequestParser:
     # Callbacks of httptools
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Reset the state of the last request."""
         self._url = b""
         self.headers = {}
         self._unended_bytes = self.body_bytes = 0
@@ -158,13 +159,14 @@ class RequestParser:
         self._in_head = self.receiving = True
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of the request target."""
+        """Add a piece of the request target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. One that comes twice becomes a list; `Host` must not, as a list would hide the host.
+        """Add a header. Repeated headers become one list (RFC 9110 §5.3); a repeated `Host` is refused.
 
-        Trailers, which come after the body, are dropped: no header of the protocol may stand there.
+        Trailers, which come after the body, are dropped: no header of the protocol may be a trailer. Otherwise they
+        could change headers that were checked before the body.
         """
         if not self._in_head:
             return
@@ -176,7 +178,7 @@ class RequestParser:
         headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """Check the head before any of the body is taken."""
+        """Check the head before the body is processed."""
         self._in_head = False
         headers = self.headers
         self._upgrading = b"upgrade" in headers and self._parser.should_upgrade()
@@ -222,7 +224,7 @@ class RequestParser:
         self._on_continue()
 
     def on_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Add a piece of the body."""
         self._unended_bytes = 0
         self.body_bytes += len(data)
         if self.body_bytes > self._max_gathered_bytes:
@@ -243,7 +245,7 @@ class RequestParser:
         return PayloadTooLarge(f"the body holds at most {self._max_gathered_bytes} bytes")
 
     def on_message_complete(self) -> None:
-        """Hand the request on."""
+        """Pass on the complete request."""
         if self._upgrading:
             return
         self.receiving = False
@@ -255,7 +257,8 @@ class RequestParser:
             self._target, (self._path, self._query) = self._url, self._split()
         body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         kept = parser.should_keep_alive()
-        # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
+        # A request of HTTP/1.0 keeps its connection only if it has the Connection header. So a kept connection without
+        # that header is HTTP/1.1, and the version need not be formatted.
         chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
         self._on_request(
@@ -279,7 +282,7 @@ class RequestParser:
         return self._inward(path), query
 
     def _begin_streamed(self, length: int) -> None:
-        """Hand on the head of a request. From here on its body goes to `IncomingBody`, as nothing may be gathered."""
+        """Pass on the head of a request. The limit of buffered bytes becomes -1, so its body goes to `IncomingBody`."""
         path, query = self._split()
         chunkable = self._version() == "1.1"
         max_bytes, self._max_gathered_bytes = self._max_gathered_bytes, -1
@@ -332,9 +335,10 @@ def origin_form(target: bytes) -> bytes:
 
 
 def unknown_method(data: bytes) -> MethodNotImplemented | None:
-    """Find the method that is none of HTTP's in bytes that `httptools` refused for it.
+    """Find the unknown method in bytes that `httptools` refused, and return its refusal.
 
-    `httptools` does not tell where it stopped. A request line of which only a part has arrived is not looked at.
+    `httptools` does not say at which request it stopped, so all request lines in the bytes are searched. An incomplete
+    request line is not found.
     """
     methods = (refuse_method(method, b"") for method in _REQUEST_LINE.findall(data))
     return next((error for error in methods if isinstance(error, MethodNotImplemented)), None)

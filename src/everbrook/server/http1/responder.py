@@ -1,7 +1,7 @@
-"""The responder: writes the answers of one connection in the order of their requests.
+"""The responder: writes the responses of one connection in the order of their requests.
 
-An answer waits in a queue (it is parked) until its change is durable, and so does every answer behind it. A deferred
-answer (a long-poll, an event stream) is given piece by piece; for it the responder is the `Exchange`.
+A response waits in a queue (it is parked) until its change is durable, and every response behind it waits too. A
+deferred response (a long-poll, an event stream) comes later or in pieces; for it the responder is the `Exchange`.
 """
 
 import socket
@@ -36,7 +36,7 @@ NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", connection=None, chunkable=Tru
 
 
 class Parked(Struct, eq=False):
-    """A response that waits for its change to be durable, or for the responses before it."""
+    """A response that waits until its change is durable and the responses before it are written."""
 
     request: Http1Request
     response: Response
@@ -44,7 +44,7 @@ class Parked(Struct, eq=False):
 
 
 class Responder:
-    """Gives answers. `parked` wait to be durable; behind them at most one is `deferred`."""
+    """Writes responses. Those in `parked` wait until they are durable; behind them at most one is `deferred`."""
 
     __slots__ = (
         "_answered",
@@ -81,27 +81,28 @@ class Responder:
 
     @property
     def busy(self) -> bool:
-        """Whether answers are still to be given."""
+        """Whether responses are outstanding."""
         return bool(self.parked) or self.deferred is not None
 
     @property
     def answering(self) -> tuple[Deferred, Http1Request] | None:
-        """The answer that is being given or waited for, and its request."""
+        """The deferred response that is under way, and its request."""
         return None if self.deferred is None else (self.deferred, self._request)
 
     def blocks(self, request: Http1Request) -> bool:
-        """Tell whether a request must wait: behind a deferred answer, or while the client takes no answers.
+        """Tell whether a request must wait: behind a deferred response, or while the client takes no responses.
 
-        A read also waits for the writes before it: it must see what the client is told is stored.
+        A read also waits until the writes before it are durable, because reads see durable changes only: a client must
+        find what it has just written on the same connection.
         """
         if self.deferred is not None or self.congested:
             return True
         return bool(self.parked) and request.method in READS
 
-    # Whole answers
+    # Whole responses
 
     def answer(self, request: Http1Request, response: Response) -> None:
-        """Write a response as soon as its change is durable and those before it are written."""
+        """Write a response as soon as its change is durable and the responses before it are written."""
         if self.parked or (response.rests_on and response.rests_on > self._engine.durable_change):
             self._park(request, response)
         else:
@@ -117,7 +118,7 @@ class Responder:
         self._engine.when_durable(response.rests_on, partial(self._settle, parked))
 
     def _settle(self, parked: Parked, failure: Unavailable | None) -> None:
-        """Give the answers whose turn has come. If that fails, the order is lost, and so is the connection."""
+        """Write the responses whose turn has come. If that fails, the order is lost, so the connection ends."""
         try:
             parked.ready = True
             if failure:
@@ -154,10 +155,10 @@ class Responder:
         if line is None:
             self._connection.end()
 
-    # The exchange of a deferred answer
+    # The exchange of a deferred response
 
     def defer(self, request: Http1Request, deferred: Deferred) -> None:
-        """Have an answer given by `deferred`, after those before it."""
+        """Start a deferred response after the responses before it."""
         if not deferred.brief:
             try:
                 self._reading_place = self._application.concurrency.begin_reading(request)
@@ -176,12 +177,12 @@ class Responder:
             deferred.shut_down()
 
     def shut_down(self) -> None:
-        """Have the deferred answer come to an end, if it has begun."""
+        """Make the deferred response end soon, if it has begun."""
         if self.deferred is not None and not self.parked:
             self.deferred.shut_down()
 
     def respond(self, response: Response) -> None:
-        """Answer with a whole response."""
+        """Send a whole response."""
         self.deferred = None
         self._end_reading()
         self._write(self._request, response)
@@ -205,7 +206,7 @@ class Responder:
         self._tally.sent_bytes += len(framed)
 
     def finish(self) -> None:
-        """End a streamed response, and the connection if that is what ends it."""
+        """End a streamed response. If it has neither a length nor chunks, the end of the connection ends it."""
         connection = self._connection
         self.deferred = None
         self._end_reading()
@@ -216,16 +217,20 @@ class Responder:
         self._go_on()
 
     def abort(self) -> None:
-        """End at once. Where the end of the connection is that of an answer, reset it: the answer is not whole."""
+        """End the connection at once.
+
+        Where the end of the connection is the end of the response, an orderly end would make a truncated response look
+        complete. There the connection is reset.
+        """
         if self.deferred is not None and self._last and self.frame is unframed:
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self._transport.abort()
 
     def _go_on(self) -> None:
-        """Handle the requests that waited, in the next turn: whoever gave the answer may not be done."""
+        """Handle the requests that waited, in the next turn: the caller that sent the response may not be done."""
         connection = self._connection
         if connection.state is ENDED:
-            # A thread may have the answer only after the client is gone.
+            # A thread may finish a response after its client has gone.
             return
         connection.watchdog.restart()
         dispatcher = connection.dispatcher
@@ -238,7 +243,7 @@ class Responder:
             self._application.concurrency.end_reading(place)
 
     def close(self) -> None:
-        """Cancel what is not answered: the client is gone."""
+        """Cancel the outstanding responses, because the connection is lost."""
         self._end_reading()
         self.parked.clear()
         if self.deferred is not None:

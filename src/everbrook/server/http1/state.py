@@ -6,42 +6,42 @@ from msgspec import Struct
 
 
 class State(IntEnum):
-    """The phases of a connection, in their order. A phase may be left out, but none comes back."""
+    """The phases of a connection, in their order. A connection may skip phases, but never goes back."""
 
     OPEN = 0
-    """Requests are read and answered."""
+    """Requests are read and handled."""
 
     LEAVING = 1
-    """No further request is read: the next image of the server gets the socket once nothing is outstanding."""
+    """No further request is read. Once nothing is outstanding, the next image of the server gets the socket."""
 
     STOPPING = 2
-    """The connection closes once nothing is outstanding."""
+    """The connection closes as soon as nothing is outstanding."""
 
     REFUSED = 3
-    """What arrives is dropped. A refusal waits until all requests before it are answered."""
+    """Incoming bytes are dropped. A refusal waits until all earlier responses are written."""
 
     LINGERING = 4
-    """The refusal is written. The client may still be sending, and a reset would take the refusal from it."""
+    """The refusal is written. Incoming bytes are still read and dropped: a reset could destroy the refusal."""
 
     ENDED = 5
-    """The connection is closed, or is as soon as everything is written."""
+    """The connection is closed, or closes as soon as everything is written."""
 
 
-# A global name is looked up ten times faster than a member of an enumeration, and each request looks up several.
+# Looking up a global name is ten times faster than a member of an enumeration, and each request needs several.
 OPEN, LEAVING, STOPPING, REFUSED, LINGERING, ENDED = State
 
 
 class ConnectionInspection(Struct, frozen=True, kw_only=True):
-    """A connection at a moment. It is made on demand, so that it costs connections nothing."""
+    """A snapshot of a connection. It is made on demand, so that connections need no memory for it."""
 
     reading: bool
     """Whether bytes are read from the client, rather than left in the kernel."""
 
     receiving: bool
-    """Whether the beginning of a request has arrived, and its end has not."""
+    """Whether a request has arrived in part."""
 
     streaming: bool
-    """Whether its body is taken while it arrives."""
+    """Whether its body is processed while it arrives."""
 
     body_bytes: int
     """How much of its body has arrived."""
@@ -56,10 +56,10 @@ class ConnectionInspection(Struct, frozen=True, kw_only=True):
     """The size of their bodies."""
 
     parked: int
-    """Answers that wait until their change is durable."""
+    """Responses that wait until their change is durable."""
 
     deferred: bool
-    """Whether an answer is given piece by piece, or waits for something."""
+    """Whether a deferred response is under way."""
 
     refusing: bool
     """Whether a refusal, which ends the connection, waits for its turn."""

@@ -1,8 +1,8 @@
-"""The watchdog: limits of one connection in time and memory.
+"""The watchdog: limits of time and memory for one connection.
 
-Once a second it ends a connection whose client sends too slowly, does not read, or is idle. It counts what the
-connection holds in memory among what all of them hold; beyond the bound for all, requests are refused and connections
-dropped.
+Once a second it ends the connection if its client sends too slowly, does not read, or is idle. It adds the memory that
+the connection holds to the total of all connections. Beyond the limit of that total, connections are dropped and
+requests refused.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Watchdog:
-    """Keeps the limits. `since` is when the connection last made progress."""
+    """Enforces the limits. `since` is when the connection last made progress."""
 
     __slots__ = (
         "_backlog_bytes",
@@ -41,11 +41,11 @@ class Watchdog:
         self.dropped = False
 
     def restart(self) -> None:
-        """Note progress."""
+        """Record that the connection made progress."""
         self.since = self._listener.now
 
     def begin_backlog(self) -> None:
-        """Watch from now on whether the client takes what waits to be sent."""
+        """Start to watch whether the client reads the unsent bytes."""
         self.since = self._listener.now
         self._backlog_bytes = self._connection.unsent_bytes
 
@@ -70,7 +70,11 @@ class Watchdog:
             self._close_idle()
 
     def _check_sender(self, now: float, timeout_secs: float) -> None:
-        """A body earns time at the rate that it must have, but never more than it has already taken."""
+        """Refuse a request that arrives too slowly.
+
+        Each part of a body extends the deadline by the time that it takes at the lowest allowed rate. The deadline is
+        never later than `timeout_secs` from now, so a fast start can't pay for a long pause.
+        """
         body_bytes = self._connection.parser.body_bytes
         new_bytes, self.seen_body_bytes = body_bytes - self.seen_body_bytes, body_bytes
         if new_bytes:
@@ -78,7 +82,7 @@ class Watchdog:
             self.since = min(now, self.since + new_bytes / rate) if rate else now
         if 0 < timeout_secs <= now - self.since:
             self._listener.count("slow_ended", "sender")
-            self._connection.refuse(RequestTimeout("the request took too long to arrive"))
+            self._connection.refuse(RequestTimeout("the request arrived too slowly"))
 
     def _check_reader(self, now: float, timeout_secs: float) -> None:
         backlog_bytes = self._connection.unsent_bytes
@@ -97,7 +101,7 @@ class Watchdog:
     # Memory
 
     def count_buffered(self) -> None:
-        """Count what the connection holds. Beyond the bound for all connections, drop some or refuse its request."""
+        """Update the total of held bytes. Beyond its limit, drop slow connections; if that is not enough, refuse."""
         listener = self._listener
         self.set_buffered(self._held_bytes())
         if listener.buffered_bytes > listener.max_buffered_bytes:
@@ -106,7 +110,7 @@ class Watchdog:
                 self._refuse_body()
 
     def set_buffered(self, size: int) -> None:
-        """Count what the connection holds among what all of them hold."""
+        """Update the share of this connection in the total of held bytes."""
         self._listener.buffered_bytes += size - self.buffered_bytes
         self.buffered_bytes = size
 
@@ -120,11 +124,11 @@ class Watchdog:
 
     def _refuse_body(self) -> None:
         if self._connection.parser.receiving and self._connection.state < REFUSED:
-            self._connection.refuse(Overloaded("the server holds as many bytes of requests and responses as it may"))
+            self._connection.refuse(Overloaded("the server's memory for requests and responses is full"))
             self.set_buffered(0)
 
     def drop(self) -> None:
-        """End the connection at once to free what it holds."""
+        """End the connection at once to free its memory."""
         self.dropped = True
         self._listener.count("slow_ended", "dropped_for_room")
         self._connection.state = ENDED

@@ -1,4 +1,4 @@
-"""Rendering: from heads and pieces of bodies to bytes."""
+"""Rendering: from responses to bytes."""
 
 from email.utils import formatdate
 from http import HTTPStatus
@@ -16,7 +16,7 @@ _CLOSE = b"Connection: close\r\n"
 def render_head(response: Response, date: bytes, connection: bytes | None, *, to_head: bool) -> bytes:
     """Write the head of a whole response. A response to HEAD has Content-Length only if the length is known.
 
-    `connection` is the header line of a connection that stays open; None closes it.
+    `connection` is the header line for a connection that stays open, None for one that closes.
     """
     length = len(response.body) if response.length is None else response.length
     bodiless = response.status in _BODILESS or (to_head and not response.body and response.length is None)
@@ -30,7 +30,7 @@ def render_head(response: Response, date: bytes, connection: bytes | None, *, to
 
 
 def render_stream_head(response: Response, date: bytes, connection: bytes | None, *, chunked: bool) -> bytes:
-    """Write the head of a streamed response. Without a length and chunks, the end of the connection ends it."""
+    """Write the head of a streamed response. Without a length or chunks, the end of the connection ends it."""
     known = b"" if response.length is None else b"Content-Length: %d\r\n" % response.length
     return b"%b%b%b%b%b\r\n" % (
         _STATUS_LINES[response.status],
@@ -42,17 +42,17 @@ def render_stream_head(response: Response, date: bytes, connection: bytes | None
 
 
 def chunk(data: bytes) -> bytes:
-    """Frame a piece of a body whose length is not known beforehand."""
+    """Frame a piece of a body whose length is not known in advance (RFC 9112 §7.1)."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def unframed(data: bytes) -> bytes:
-    """Leave a piece as it is, because Content-Length or the end of the connection ends the body."""
+    """Return a piece unchanged, because Content-Length or the end of the connection ends the body."""
     return data
 
 
 def date_line() -> bytes:
-    """Write the Date header for this second."""
+    """Write the Date header of the current second."""
     return b"Date: %b\r\n" % formatdate(usegmt=True).encode()
 
 

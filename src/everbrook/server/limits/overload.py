@@ -1,12 +1,12 @@
 """Load shedding: refuses requests early under overload, so that admitted requests meet their deadline.
 
 The signals are delays, never rates: how long a request waits for its turn of the event loop, how long pipelined
-requests wait for later turns, and how long a change waits until it is durable. The largest of them, in units of its
-bound, is the strain. An overload begins when the strain has been above 1 for a window of time, so that a burst is not
-one. From then on a share of the busy connections is refused and then held, in turns: not read for a while. The share is
-so large that the strain would fall to `SOFT`.
+requests wait for later turns, and how long a change waits until it is durable. The strain is the largest of the three,
+each divided by its bound. An overload begins when the strain has been above 1 for a window of time, so that a burst is
+no overload. From then on a share of the busy connections is refused and then held, in turns: a held connection is not
+read for a while. The share is as large as it must be for the strain to fall to `SOFT`.
 
-The delay of the loop is measured by a periodic timer, the beat: if it is late, all requests that arrived meanwhile have
+A periodic timer, the beat, measures the delay of the loop: if it is late, all requests that arrived meanwhile have
 waited as long. While no requests arrive there is no beat, so that an idle server sleeps. If other programs use the
 processor or the disk, everything is late without an overload. So a delay counts only if many requests or changes wait.
 """
@@ -23,7 +23,7 @@ from everbrook.server.methods import SUBSCRIPTIONS, follows
 from everbrook.server.tuning import OverloadTuning
 
 WRITES = {b"POST", b"PUT"}
-# Below the first strain no connection is refused. From the second one on even live reads are.
+# Below the strain `SOFT` no connection is refused. From `HARD` on even live reads are.
 SOFT = 0.5
 HARD = 4.0
 # With fewer reads between two beats than this, the server is not the cause of a late beat.
@@ -32,7 +32,7 @@ MANY_READS = 16
 MOST_AT_ONCE = 64
 # How fast the measured rate of the disk may fall: to this fraction per measurement, because one may be an outlier.
 KEPT = 0.7
-# How many postponed requests are handled in a second, until it is measured, and the weight of each measurement.
+# The assumed rate of postponed requests until it is measured, and the weight of each new measurement.
 ASSUMED_PER_SEC = 100_000.0
 WEIGHT = 0.3
 # The longest hold of a refused connection while few are held, and how many held connections return per second.
@@ -43,7 +43,7 @@ GOLDEN = 0.618033988749895
 
 
 class Control:
-    """Decides from the strain which share of the connections is refused. Times are arguments, for replay in tests."""
+    """Decides from the strain which share of the connections is refused. Times are arguments, so tests can replay."""
 
     __slots__ = ("_seen_at", "_since", "_window_secs", "overloaded")
 
@@ -54,7 +54,7 @@ class Control:
         self.overloaded = False
 
     def observe(self, strain: float, now: float) -> None:
-        """Record the strain. An overload begins or ends when the strain has demanded it throughout a window."""
+        """Record the strain. An overload begins or ends when the strain was above 1, or below `SOFT`, for a window."""
         silent = now - self._seen_at > self._window_secs
         self._seen_at = now
         if not (strain < SOFT if self.overloaded else strain > 1.0):
@@ -81,11 +81,11 @@ class Overload:
     long. `active` are the connections with requests in this window, `before` those of the last window, `held` those
     that are refused and not read. `in_time` is how many changes become durable within the bound of their delay,
     infinite while it is unknown. `postponed` counts the pipelined requests that wait for another turn of the loop,
-    `yielding` the connections that they are from, and `resumed` the requests that had theirs since the last beat.
+    `yielding` the connections that they are from, and `resumed` the requests that had their turn since the last beat.
     """
 
     def __init__(self, engine: Engine, wait_secs: float, commit_secs: float, tuning: OverloadTuning) -> None:
-        """`wait_secs` and `commit_secs` are the bounds of the two delays. Zero: there is no bound."""
+        """`wait_secs` limits the delays of requests, `commit_secs` the delay of changes; zero means no limit."""
         self._engine = engine
         self._tuning = tuning
         self._wait_secs = wait_secs or inf
@@ -108,7 +108,7 @@ class Overload:
         self._counted = 0
 
     def worked(self) -> float | None:
-        """Give the processor time of the loop since the last beat; None while there is no beat."""
+        """Return the processor time of the loop since the last beat, or None while there is no beat."""
         return thread_time() - self._worked_secs if self.begun and self.beat_at < inf else None
 
     @property
@@ -127,12 +127,12 @@ class Overload:
 
     @property
     def room(self) -> float:
-        """How many more changes may be pending, in a burst as in an overload: later ones would miss their deadline."""
+        """How many more changes may be pending. Changes beyond that would miss their deadline, also in a burst."""
         return inf if self._engine.failure else max(self._tuning.few_changes, self.in_time) - self._pending
 
     @property
     def spare_changes(self) -> int:
-        """The room in a full queue for connections that wait for each answer: such connections did not fill it."""
+        """The extra room for connections without outstanding responses, because they did not fill the queue."""
         return self._tuning.few_changes
 
     def forget(self, connection: object) -> None:
@@ -141,7 +141,7 @@ class Overload:
             each.discard(connection)
 
     def hold(self, connection: object) -> float:
-        """Count a connection as held. Gives for how long it is held."""
+        """Count a connection as held. Return for how many seconds it is held."""
         self.forget(connection)
         self.held.add(connection)
         return hold_secs(len(self.held))
@@ -161,7 +161,7 @@ class Overload:
             self._timer.cancel()
 
     def _skip(self) -> None:
-        """Treat a beat that failed as one that was in time, because the delay is unknown."""
+        """Treat a beat that failed as punctual. Otherwise every later read would look late."""
         self.beat_at = monotonic()
 
     def _beat(self) -> None:
@@ -183,25 +183,25 @@ class Overload:
             self.stop()
 
     def strain(self) -> float:
-        """Give the strain at this moment, also within a long turn of the loop, before its late beat."""
+        """Return the present strain. Within a long turn of the loop it counts the beat that is already late."""
         return self._observe(monotonic())
 
     def _observe(self, now: float) -> float:
         commits = self._commit_strain()
         strain = max(max(self.late_secs, self._late(now)) / self._wait_secs, commits)
         self.control.observe(max(strain, self.backlog_strain()), now)
-        # A queue of changes that is too long is checked at once, even if it is only a burst.
-        # The same holds for a long backlog: what is read now would only make it longer.
+        # A queue of changes that is too long ends the calm at once, even if it is only a burst: further changes would
+        # miss their deadline. So does a long backlog, because new requests would make it longer.
         self.calm = not self.control.overloaded and commits <= 1.0 and self.backlog_strain() < SOFT
         return strain
 
     def backlog_strain(self) -> float:
-        """Give the work that postponed requests make, in units of the bound of a wait.
+        """Return the time that postponed requests will take, divided by the bound of a wait.
 
-        Turns of the loop are short however much is pipelined, because each takes a few requests of one connection. So
-        the delay of the loop does not show this wait. It is counted as processor time of the loop, not as time that
-        passes: on a busy machine a lone client would otherwise look like an overload. The backlog of a single
-        connection delays no other client.
+        Turns of the loop are short however much is pipelined, because each handles a few requests of one connection. So
+        the delay of the loop does not show this wait. It is measured in processor time of the loop, not in elapsed
+        time: on a busy machine a lone client would otherwise look like an overload. The backlog of a single connection
+        does not count, because it delays no other client.
         """
         if self.yielding <= 1:
             return 0.0
@@ -215,7 +215,7 @@ class Overload:
         self.resumed = 0
 
     def _commit_strain(self) -> float:
-        """Give the expected or the present delay of changes, the larger one, in units of its bound."""
+        """Return the larger of the expected and the present delay of changes, divided by its bound."""
         pending = self._pending
         if pending < self._tuning.few_changes or self._engine.failure:
             return 0.0
@@ -224,7 +224,7 @@ class Overload:
     def _count_durable(self, now: float) -> None:
         """Measure how many changes become durable within the bound of their delay.
 
-        The measurement counts only while changes queue up all the time: otherwise it would give the rate of arrivals.
+        The measurement counts only while changes queue up all the time: otherwise it would be the rate of arrivals.
         """
         secs, durable = now - self._counted_at, self._engine.durable_change
         if self._pending >= self._tuning.few_changes:
@@ -235,9 +235,9 @@ class Overload:
         self._counted_at, self._counted = now, durable
 
     def _late(self, now: float) -> float:
-        """Give by how much the loop's own work delays the next beat: a request may have waited as long.
+        """Return by how much the loop's own work delays the next beat: a request may have waited as long.
 
-        The rest of the delay was a wait for a processor that other programs used: refusing requests would not help.
+        The rest of the delay was a wait for a processor that other programs used. Refusing requests would not help.
         """
         late_secs = now - self.beat_at - self._tuning.beat_secs
         if late_secs <= 0 or self.reads < MANY_READS:
@@ -248,20 +248,20 @@ class Overload:
 class Admission:
     """Admission of the requests in one read from a connection under strain: they are admitted up to the first refusal.
 
-    Writes and catch-up reads are refused first, live reads only under the highest strain. Probes, acks and deletions
-    always pass. `refused` is the first refused request. `flooding` says that more requests follow it: the client does
-    not wait for answers, and gets one answer for all of them.
+    Writes and catch-up reads are refused first, live reads only under the highest strain. Probes, acknowledgements and
+    deletions always pass. `refused` is the first refused request. `flooding` means that more requests follow it: the
+    client does not wait for responses, and gets one response for all of them.
     """
 
     __slots__ = ("_changes", "_overload", "_refuses", "_room", "_spare", "_strain", "flooding", "refused")
 
     def __init__(self, overload: Overload, outstanding: int, *, returning: bool) -> None:
-        """`returning`: the connection was held, and is admitted now, because it is the turn of others to be refused.
+        """A `returning` connection was held, and is admitted now: it is the turn of others to be refused.
 
-        A connection with many `outstanding` answers is refused before others: its requests have waited for long.
+        A connection with many `outstanding` responses is refused before others: its requests would wait for long.
         """
         strain = overload.strain()
-        # Only a client that has answers outstanding adds to the backlog, and is refused for it. Others have their turn.
+        # Only a client with outstanding responses adds to the backlog, so only such a client is refused for it.
         pipelined = max(strain, overload.backlog_strain())
         self._strain = pipelined if outstanding else strain
         self._overload = overload
@@ -308,7 +308,7 @@ def sheddable(request: Request) -> bool:
 
 
 def hold_secs(held: int) -> float:
-    """Tell how long a refused connection is held, if `held` connections are.
+    """Return how long a refused connection is held, if `held` connections are.
 
     The more are held, the longer: the number that returns per second is bounded, so that refusing them again costs
     little. The times are spread, so that connections do not return together.
@@ -317,7 +317,7 @@ def hold_secs(held: int) -> float:
 
 
 def wait_secs(held: int) -> int:
-    """Give the `Retry-After` of a refused client. The values are spread, so that clients do not return together."""
+    """Return the `Retry-After` of a refused client. The values are spread, so that clients do not return together."""
     return ceil(_longest_secs(held) * (0.3 + _spread(held)))
 
 
@@ -326,5 +326,5 @@ def _longest_secs(held: int) -> float:
 
 
 def _spread(held: int) -> float:
-    """Give a number between 0 and 1 that is far from those of the preceding counts."""
+    """Return a number between 0 and 1 that is far from those of the preceding counts."""
     return (held * GOLDEN) % 1.0

@@ -1,7 +1,7 @@
 """Tallies: the numbers of responses and their durations, by operation, method and status. Every request is counted.
 
-A tally is one object with plain numbers, so that counting is cheap. Sums over several tallies are made when they are
-read.
+A tally is one object with plain numbers, so that counting is cheap. Sums over several tallies are computed when the
+metrics are read.
 """
 
 from bisect import bisect_left
@@ -36,9 +36,9 @@ REFUSED = 400
 
 
 class Tally:
-    """The responses of one kind. Most take no longer than the first bound: `soon` counts those.
+    """A histogram of the responses of one kind. `soon` counts those within the first bound, which are most.
 
-    `later` counts the others by the first bound that they do not exceed; its last count is of those beyond all bounds.
+    `later` counts the others by the first bound that they do not exceed. Its last count is for those beyond all bounds.
     """
 
     __slots__ = ("later", "method", "operation", "secs", "sent_bytes", "soon", "status")
@@ -70,7 +70,7 @@ class Tallies:
     """All tallies of a server, and the number of refusals by their code."""
 
     def __init__(self, turns: LongTurns, clock: Callable[[], float] = monotonic) -> None:
-        """`turns` is told of responses that took long to make."""
+        """`turns` records responses that took a long turn of the loop."""
         self.turns = turns
         self._clock = clock
         self._tallies: dict[tuple[str, str, int], Tally] = {}
@@ -78,7 +78,7 @@ class Tallies:
         self.refusals: dict[str, int] = {}
 
     def add(self, request: Request, response: Response) -> Tally:
-        """Count a response that was just handed to the transport, or has begun."""
+        """Count a response that was just written, or has begun."""
         status = response.status
         tally = self._plain.get(request.operation or request.method, NONE).get(status) or self._find(request, status)
         received = request.received
@@ -99,7 +99,7 @@ class Tallies:
         return tally
 
     def _find(self, request: Request, status: int) -> Tally:
-        """Find a tally, or make one. Unknown methods share one, because clients could send any number of them."""
+        """Return the tally, created if it is new. Unknown methods share one: clients could invent any number."""
         method = request.method.decode() if request.method in METHODS else OTHER
         key = (operation_of(request), method, status)
         tally = self._tallies.get(key)

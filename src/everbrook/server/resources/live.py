@@ -31,7 +31,7 @@ class CachePolicy(Enum):
 
 
 class LiveRead(Deferred):
-    """What both kinds of live reads have. A timer of `_timers` must not outlast the read."""
+    """The common part of live reads. The end of the read cancels its `_timers`."""
 
     brief = False
 
@@ -45,14 +45,14 @@ class LiveRead(Deferred):
         self._timers: list[Timer | RightsCheck | None] = []
 
     def _end_after(self, secs: float | None) -> None:
-        """End the read after some time, if that is bounded, or as soon as the client has lost the right to it."""
+        """End the read after `secs`, if there is a limit, or as soon as the client has lost the right to it."""
         faults = self._engine.faults
         if secs is not None:
             self._timers.append(faults.later(Callback.LIVE, secs, self.shut_down, failed=self._fail_unreadable))
         self._timers.append(check_rights(faults, self._request, self.shut_down))
 
     def deliver(self, batch: Batch) -> None:
-        """Send what was appended."""
+        """Send newly appended data."""
         raise NotImplementedError
 
     def fail(self, error: ProtocolError) -> None:
@@ -89,7 +89,7 @@ class LongPoll(LiveRead):
         self._offset = stream.committed.tail
 
     def found(self, page: Page, body: bytes) -> Response:
-        """Respond with data. Caches may keep it if the URL says at which offset it begins."""
+        """Return the response with data. Caches may keep it if the URL fixes the offset at which it begins."""
         lines = b"%bContent-Type: %b\r\n" % (self._lines(page), page.head.identity.content_type)
         if self._policy is CachePolicy.NONE:
             return Response(200, b"%bCache-Control: %b\r\n" % (lines, NO_STORE), body)
@@ -100,13 +100,13 @@ class LongPoll(LiveRead):
         return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, etag), body)
 
     def unmodified(self, page: Page, if_none_match: bytes) -> Response | None:
-        """Respond that the client has the page already, if it has (§10.1)."""
+        """Return the 304 response if the client already has the page, else None (§10.1)."""
         if self._policy is CachePolicy.NONE or not matches(if_none_match, format_etag(page, epoch=self._engine.epoch)):
             return None
         return Response(304, self.found(page, b"").headers)
 
     def nothing(self, page: Page) -> Response:
-        """Respond that nothing has been appended, or that nothing will be."""
+        """Return the 204 response: no data was appended, or the stream is closed and none will be."""
         return Response(204, b"%bCache-Control: %b\r\n" % (self._lines(page), NO_STORE))
 
     def _lines(self, page: Page) -> bytes:
@@ -114,7 +114,10 @@ class LongPoll(LiveRead):
         return b"%b%b%b" % (self._common, page_lines(page), cursor)
 
     def start(self, exchange: Exchange) -> None:
-        """Wait, unless something was appended since the request was read."""
+        """Join the feed, unless data was appended since the request was handled.
+
+        An earlier request on the same connection may have delayed the start, so the stream may have changed or ended.
+        """
         self.exchange = exchange
         try:
             self._stream = self._readers.current(self._stream)
@@ -128,7 +131,7 @@ class LongPoll(LiveRead):
         self._end_after(self._timeout_secs)
 
     def shut_down(self) -> None:
-        """Respond now, with what was appended in this very moment, or that nothing was."""
+        """Respond at once, with data if any was appended meanwhile."""
         try:
             batch = self._readers.batch(self._stream, self._readers.live_page(self._stream, self._offset))
         except ProtocolError as error:
@@ -137,7 +140,7 @@ class LongPoll(LiveRead):
             self.deliver(batch)
 
     def deliver(self, batch: Batch) -> None:
-        """Respond with what was appended."""
+        """Respond with newly appended data."""
         page = batch.page
         if page.start == page.end:
             self.respond(self.nothing(page))
@@ -156,10 +159,10 @@ class LongPoll(LiveRead):
 
 
 class EventStream(LiveRead):
-    """A continuous read: pages up to the tail, then everything that is appended, until the stream or the interval ends.
+    """A continuous read: pages up to the tail, then all new data, until the stream or the reconnect interval ends.
 
-    One mechanism serves the reader that catches up, the one that follows, and the one that fell behind: a reader that
-    is congested leaves the feed, and reads pages again when there is room.
+    A reader that falls behind is a reader that catches up again: if its client is congested, it leaves the feed, and
+    reads pages when the client has read what was sent. So a slow client costs no memory for data in between.
     """
 
     def __init__(
@@ -182,16 +185,16 @@ class EventStream(LiveRead):
 
     @property
     def behind_bytes(self) -> int:
-        """How much is durable that the reader was not sent."""
+        """The size of the durable data that was not sent yet."""
         return 0 if self._following else max(0, self._stream.committed.tail - self._offset)
 
     def start(self, exchange: Exchange) -> None:
-        """Send the head and the first events. A stream that can't be read is refused, as a catch-up read is."""
+        """Send the head and the first events. If the stream can't be read, refuse the request as for a catch-up."""
         try:
             try:
                 page, batch = self._next()
             except StreamDamaged:
-                # The damage is known now, and what is stored before it can be read.
+                # The first attempt found the damage. The second one reads what is stored before it.
                 page, batch = self._next()
         except ProtocolError as error:
             exchange.respond(problem_response(error, self._common))
@@ -218,7 +221,7 @@ class EventStream(LiveRead):
             page, batch = self._next()
         except ProtocolError as error:
             if isinstance(error, StreamDamaged) and self._stream.damage != known_damage:
-                # The damage has just been found. What lies before it can be read.
+                # This attempt found the damage. The next one reads what is stored before it.
                 self.resume()
             else:
                 self.fail(error)
@@ -226,14 +229,14 @@ class EventStream(LiveRead):
             self._advance(page, batch)
 
     def _next(self) -> tuple[Page, Batch | None]:
-        """Read the next page, with its bytes if there is something to send."""
+        """Return the next page, with its bytes if there is something to send."""
         self._stream = self._readers.current(self._stream)
         page = self._readers.live_page(self._stream, self._offset)
         sent = page.start < page.end or page.final or not self._began
         return page, self._readers.batch(self._stream, page) if sent else None
 
     def _advance(self, page: Page, batch: Batch | None) -> None:
-        """Send a page and join the feed at the tail, or read on when others have had their turn."""
+        """Send a page. Then join the feed at the tail, or read the next page in another turn of the loop."""
         if batch is not None:
             self._send(batch)
         if not page.up_to_date:
@@ -243,7 +246,7 @@ class EventStream(LiveRead):
             self._readers.join(self._stream, self)
 
     def deliver(self, batch: Batch) -> None:
-        """Send what was appended; fall behind if there is no room for more."""
+        """Send newly appended data. If the client is congested then, leave the feed."""
         self._send(batch)
         if self.exchange is not None and self.exchange.congested:
             self._following = False
@@ -255,7 +258,7 @@ class EventStream(LiveRead):
             return
         page, frame = batch.page, exchange.frame
         cursor = max(self._cursor, current_cursor(batch.now))
-        # Looked up here, without a call: of very many readers only the first one has to encode the batch.
+        # Only the first of many readers encodes the batch. The lookup is inline, because it runs for each reader.
         exchange.write(batch.encodings.get((cursor, frame)) or _encoded(batch, frame, cursor))
         self._offset = page.end
         self._began = True
@@ -264,14 +267,14 @@ class EventStream(LiveRead):
             self.shut_down()
 
     def _check_silence(self) -> None:
-        """Send a comment if nothing was sent since the last look."""
+        """Send a comment if nothing was sent since the last check, so that proxies keep the connection open."""
         exchange = self.exchange
         if exchange is not None and self._silent and not exchange.congested:
             exchange.write(exchange.frame(KEEP_ALIVE))
         self._silent = True
 
     def resume(self) -> None:
-        """Continue where the reader fell behind, if there is room for it."""
+        """Read on from where the reader fell behind, unless the client is congested."""
         exchange = self.exchange
         if exchange is None or exchange.congested or self._following or self._scheduled:
             return
@@ -279,11 +282,11 @@ class EventStream(LiveRead):
         self._engine.faults.soon(Callback.LIVE, self._catch_up, failed=self._fail_unreadable)
 
     def fail(self, _error: ProtocolError) -> None:
-        """End: a reader that comes back is told why."""
+        """End the event stream. The error is the response to the client's next request, when it reconnects."""
         self.shut_down()
 
     def shut_down(self) -> None:
-        """End after the last whole event."""
+        """End the event stream after a complete event."""
         exchange = self.exchange
         self.cancel()
         if exchange is not None:

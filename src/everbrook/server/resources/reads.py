@@ -1,9 +1,9 @@
 """Reads of a stream: catch-up reads, as pages or frames, and the beginning of live reads (§5.6 to §5.8).
 
 The size, entity tag and next offset of a page are known before it is read, because bytes at an offset never change. So
-a page that is too long to be held as a whole is read from the storage part by part, no faster than the client takes it.
-Its bytes may go away meanwhile: with the stream, or cut off by its retention, which a slow reader does not delay. Then
-the response is aborted, so that the client sees that it is not whole.
+a long page is not held in memory: it is read from the storage in parts, no faster than the client takes them. Its bytes
+may be removed meanwhile, with the stream or by its retention, which a slow reader does not delay. Then the response is
+aborted, so that the client sees that it is incomplete.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ LONG_POLL, SSE = "long_poll", "sse"
 
 
 class Reads:
-    """Answers the reads of streams."""
+    """Handles the reads of streams."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
@@ -69,7 +69,7 @@ class Reads:
             query = replace(query, offset=start, at=None, last=None, skip=None, cached=False)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
-        # Frames and the response of a long-poll are made of a whole page, which is in memory.
+        # Frames and the response of a long-poll need a whole page in memory, so that page has the smaller limit.
         held = query.frames or query.live is not None
         bound = self._readers.batch_bytes if held else self._max_page_bytes
         page = self._readers.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
@@ -113,7 +113,7 @@ class Reads:
         return self._compressor.reply(response, accepted) if worth_compressing else response
 
     def _is_long(self, page: Page, query: ReadQuery) -> bool:
-        """Tell whether a page is sent in pieces. Frames are not, because they begin with the ends of all messages."""
+        """Tell whether a page is sent in pieces. Frames are not: they begin with the ends of all messages."""
         return page.end - page.start > self._readers.batch_bytes and not query.frames
 
     def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
@@ -124,9 +124,9 @@ class Reads:
         return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
     def _is_private(self, request: Request) -> bool:
-        """Tell whether a response is only for the sender of the request, because that has credentials of any kind.
+        """Tell whether a response is private to the client, because its request has credentials of any kind.
 
-        The server may have no policy, while a proxy in front of it checks the credentials.
+        That holds without a policy too: a proxy in front of the server may check the credentials.
         """
         headers = request.headers
         return request.private or b"authorization" in headers or self._identity_header in headers
@@ -162,17 +162,17 @@ class Reads:
 
 
 def _cache_policy(query: ReadQuery, page: Page, *, private: bool) -> CachePolicy:
-    """Choose who may cache a page. If its URL does not say where it begins, nobody may."""
+    """Choose which caches may keep a page: none if its URL does not fix where the page begins."""
     if not query.cached or query.offset not in {page.start, Sentinel.BEGINNING}:
         return CachePolicy.NONE
     return CachePolicy.PRIVATE if private else CachePolicy.PUBLIC
 
 
 class LongPage(Streamed):
-    """A response whose body is a page that is too long to be held as a whole."""
+    """A response whose body is a page that is too long to be held in memory."""
 
     def __init__(self, engine: Engine, stream: Stream, page: Page, headers: bytes, coding: bytes | None) -> None:
-        """Compress the page by `coding`, if it shrinks. Raises `StreamDamaged` if its beginning can't be read."""
+        """Compress the page by `coding` if that makes it smaller. Raise `StreamDamaged` if its start can't be read."""
         super().__init__(engine.faults)
         self._engine = engine
         self._stream = stream
@@ -182,7 +182,7 @@ class LongPage(Streamed):
         self._coding = coding
         self._offset = page.start
         self._began = False
-        # Damage that is found here, before the head is sent, can still be refused, or end the page before it.
+        # Damage that is found now, before the head is sent, can still be refused, or end the page before it.
         self._first = self.next_piece()
 
     def next_piece(self) -> bytes:
@@ -198,7 +198,7 @@ class LongPage(Streamed):
         self._first = b""
 
     def send(self, piece: bytes) -> None:
-        """Send a piece, compressed in a thread if the client asked for that."""
+        """Send a piece. Compression runs in a thread, because it would hold up the event loop."""
         if self._coder is None:
             self._write(piece)
             return
@@ -212,7 +212,7 @@ class LongPage(Streamed):
         return compressed + coder.end() if self._offset == self._page.end else compressed
 
     def _take(self, piece: bytes, compressing: asyncio.Future[bytes]) -> None:
-        """Send a compressed piece. If the first one does not shrink, all of them are sent as they are."""
+        """Send a compressed piece. If the first one did not get smaller, all are sent uncompressed."""
         self.under_way = False
         if self.exchange is None:
             return

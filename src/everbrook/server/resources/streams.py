@@ -1,4 +1,4 @@
-"""The stream resource: each method parses its request, lets the engine decide, and renders the outcome (§5)."""
+"""The stream resource: each method parses its request, has the engine decide, and renders the outcome (§5)."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -50,7 +50,8 @@ from everbrook.settings import Settings, TtlRule
 UNSPLIT = Split()
 """Null object for a large body that is not a large batch."""
 MAX_PLACES = 3
-"""How often the ends of a large batch are computed in slices: small appends may move the tail meanwhile."""
+"""How often the ends of a large batch are computed in slices. Small appends may move the tail meanwhile, so that they
+must be computed again; after the last attempt they are computed in one turn."""
 
 _CREATED = b"%b" + NO_STORE_LINE + b"Content-Type: %b\r\nStream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n%b"
 _APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n"
@@ -60,7 +61,7 @@ MAX_LISTED_PRODUCERS = 1000
 
 
 class StreamResource:
-    """A stream: its changes and its metadata. `Reads` answers its reads."""
+    """A stream: its changes and its metadata. `Reads` handles its reads."""
 
     def __init__(
         self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots, tuning: ServerTuning
@@ -75,7 +76,7 @@ class StreamResource:
         self._reads = Reads(engine, settings)
 
     def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
-        """Split the body if it is a large batch, and answer the request by `method` when its bucket has room."""
+        """Split a large batch in slices, and call `method` when its bucket has room for another large change."""
         name, body = _writable(request), request.body
 
         def steps() -> Steps:
@@ -207,7 +208,7 @@ class StreamResource:
             return Response(200, b"".join(lines))
         if producer := stream.producer(producer_id):
             lines.append(producer_lines(producer))
-        # A producer must not resume from a position that a crash may still undo.
+        # A producer must not resume from a position that a crash may still undo, so the newest change must be durable.
         return Response(200, b"".join(lines), rests_on=self._engine.last_change)
 
     def read(self, request: Request, common: bytes) -> Reply:
@@ -220,7 +221,7 @@ class StreamResource:
         try:
             return self._reads.read(request, common, name)
         except StreamDamaged:
-            # The damage is known now, and what is stored before it can be read.
+            # The first attempt found the damage. The second one reads what is stored before it.
             return self._reads.read(request, common, name)
 
 
@@ -236,7 +237,9 @@ def _writable(request: Request) -> bytes:
 def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
     """Add the position of the producer, and the one that it resumes from."""
     if command.claim is None:
-        raise InvalidHeader("Producer-Position and Producer-Resumes-From need Producer-Id, -Epoch and -Seq")
+        raise InvalidHeader(
+            "Producer-Position and Producer-Resumes-From need Producer-Id, Producer-Epoch and Producer-Seq"
+        )
     position = parse_position(headers.get(b"producer-position"))
     resumes_from = parse_resumed(headers.get(b"producer-resumes-from"))
     return replace(command, position=position, resumes_from=resumes_from)
@@ -260,7 +263,7 @@ def _parse_fork(request: Request, roots: StreamRoots) -> ForkFrom | None:
     if skipped and offset is None:
         raise InvalidHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset, the anchor from which it counts")
     if name == REGISTRY:
-        raise InvalidHeader("the registry can't be forked, because the server replaces it now and then")
+        raise InvalidHeader("the registry can't be forked, because the server replaces it from time to time")
     return ForkFrom(
         name,
         None if offset is None else parse_fork_offset(offset),
@@ -279,14 +282,14 @@ class ProducerEntry(Struct):
 
 
 class Producers(Struct):
-    """The producers that appended last, the last one first, and how many the stream has in all."""
+    """The producers that appended last, the most recent one first, and the number of all producers."""
 
     producer_count: int
     producers: list[ProducerEntry]
 
 
 class ProducerResource:
-    """The producers of a stream: which ones there are, and how far each has come (§5.2.1)."""
+    """The producers of a stream, with the last epoch, sequence number and position of each (§5.2.1)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
