@@ -7,7 +7,6 @@ has gone, it asks for the stop.
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -25,6 +24,7 @@ from everbrook.protocol.errors import ProtocolError
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, find_store, open_storage
 from everbrook.server.auth.policy import policy_warnings
+from everbrook.server.garbage import FullCollections
 from everbrook.server.http1.listener import Listener
 from everbrook.server.limits.descriptors import MIN_CONNECTIONS, allot, descriptor_limit, raise_limit, wanted
 from everbrook.server.restart import (
@@ -161,11 +161,13 @@ async def serve(
     take_delayed_signals()
     tell(*server.banner)
     heartbeat = Heartbeat(server.application.engine.faults)
+    collections = FullCollections(server.application.engine.faults, server.listener.overload.is_idle)
     notify(READY)
     reporter.tell("ready")
     while await signals.wanted(server.failed):
         await _restart(server, command, signals, reporter)
     heartbeat.stop()
+    collections.stop()
     try:
         await _stop(server, signals)
     except Exception:
@@ -205,9 +207,6 @@ async def _begin(
     for caution in policy_warnings(settings, addresses):
         logger.warning("%s", caution)
     await listener.adopt(inherited.connections)
-    # Everything that is loaded by now stays, so the garbage collector need not examine it again.
-    gc.collect()
-    gc.freeze()
     lines = banner(addresses, settings, storage.promise)
     return Server(application, listener, failed, lines, inherited.of_systemd)
 

@@ -116,6 +116,10 @@ class Overload:
         """Whether the beat was ever started."""
         return self._timer is not None
 
+    def is_idle(self) -> bool:
+        """Tell whether no requests arrive at the moment."""
+        return self.beat_at == inf
+
     @property
     def busy(self) -> int:
         """How many connections are busy, held ones included."""
