@@ -9,13 +9,13 @@ from pathlib import Path
 import lmdb
 from msgspec import Struct
 
+from everbrook.storage.base_rows import INCARNATION, PLACE, Database
 from everbrook.storage.chunk import BLOCK_BYTES, inline_parts, is_inline, parse_location
 from everbrook.storage.file_blobs import parse_blob_name
 from everbrook.storage.journal_scan import LogFile, parse_log_file
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import MANIFEST, parse_manifest
 from everbrook.storage.record import Record
-from everbrook.storage.rows import INCARNATION, PLACE, Database
 from everbrook.storage.segments import segment_path
 from soak.flips.damage import BASE, BLOB, JOURNAL, SEGMENT, Damaging
 from soak.flips.ledger import State

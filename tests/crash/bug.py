@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from everbrook.protocol import Edit, Write
-from everbrook.storage.packing import pack_edit
+from everbrook.storage.codec import pack_edit
 from tests.crash.modes import MODES
 from tests.crash.recorder import Alters, RecordingFile, alters_nothing
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 
 from everbrook.storage import Damage, OsDisk
+from everbrook.storage.base_rows import DATA
 from everbrook.storage.base_state import BaseState, Opened
 from everbrook.storage.journal_scan import read_journal
 from everbrook.storage.lmdb_base import open_base
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE, JOURNAL, MANIFEST, parse_manifest
-from everbrook.storage.rows import DATA
 
 
 def base_state(folder: Path) -> BaseState:

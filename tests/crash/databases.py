@@ -10,8 +10,8 @@ from typing import Any, cast
 import lmdb
 
 from everbrook.storage import lmdb_base
+from everbrook.storage.base_rows import DATA, Database, unseal
 from everbrook.storage.base_state import APPLIED, NUMBER
-from everbrook.storage.rows import DATA, Database, unseal
 from tests.crash.recorder import RecordingDisk
 
 LOCK = "lock.mdb"

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Change, Write
 from everbrook.storage import DurableStorage, journal, journal_scan
+from everbrook.storage.codec import pack_edit
 from everbrook.storage.disk import Disk, File
 from everbrook.storage.durable import _entry
 from everbrook.storage.journal import Journal
 from everbrook.storage.journal_scan import LogFile, Needed, Recovered, _Reading, read_journal
-from everbrook.storage.packing import pack_edit
 from everbrook.storage.record import LogScan, Record, Unreadable
 from tests.crash.bug import ALL, BOTH, DURABLE, Bug, without_syncing, write_otherwise
 

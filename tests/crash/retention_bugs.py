@@ -13,13 +13,13 @@ from everbrook.engine import Engine
 from everbrook.engine.blobs import Finished, Upload
 from everbrook.protocol import WHOLE, Change, Cut, Fork, Head, Identity, Kept, PublishSnapshot, Snapshot, Write
 from everbrook.protocol.errors import NotFound, StreamGone
-from everbrook.storage import DurableStorage, Storage, packing
+from everbrook.storage import DurableStorage, Storage, codec
 from everbrook.storage.api import needs_blob
+from everbrook.storage.base_rows import PLACE, Database, holds
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import LOCATION, is_inline
+from everbrook.storage.codec import Unpacker
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, FileDraft
-from everbrook.storage.packing import Unpacker
-from everbrook.storage.rows import PLACE, Database, holds
 from tests.crash.bug import BOTH, DURABLE, FILES, Bug, without_syncing, write_otherwise
 from tests.crash.modes import CHUNK_BYTES
 from tests.crash.operations import FolderSynced, Operation
@@ -125,12 +125,12 @@ def _sweep_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_everything_again_with_the_next_write(patch: pytest.MonkeyPatch) -> None:
-    really_unpack = packing.unpack_head
+    really_unpack = codec.unpack_head
 
     def unpack(unpacker: Unpacker, identity: Identity, _before: Kept = WHOLE) -> tuple[Head, int]:
         return really_unpack(unpacker, identity)
 
-    patch.setattr(packing, "unpack_head", unpack)
+    patch.setattr(codec, "unpack_head", unpack)
 
 
 def _forget_cuts(patch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def _forget_what_a_fork_began_with(patch: pytest.MonkeyPatch) -> None:
     def fork(source: bytes, incarnation: int, offset: int, anchor: int | None, sub_offset: int, _kept: Kept) -> Fork:
         return Fork(source, incarnation, offset, anchor, sub_offset)
 
-    patch.setattr(packing, "Fork", fork)
+    patch.setattr(codec, "Fork", fork)
 
 
 def _forget_policies(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from everbrook.storage import Pin
 from everbrook.storage.journal import Journal
-from everbrook.storage.store_pin import PinnedBase, StorePin
+from everbrook.storage.pin import PinnedBase, StorePin
 from tests.crash.image import Image
 from tests.crash.modes import DATA_FOLDER, MODES
 from tests.crash.snapshot import Snapshot

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from everbrook.cli.main import main
 from everbrook.protocol import WHOLE, Head, Identity, Kept
-from everbrook.storage import DurableStorage, Record as StoredStream, durable, packing
+from everbrook.storage import DurableStorage, Record as StoredStream, codec, durable
+from everbrook.storage.codec import Unpacker
 from everbrook.storage.disk import Disk
 from everbrook.storage.journal_scan import Needed, Recovered, read_journal
-from everbrook.storage.packing import Unpacker
 
 
 def lose_the_last_records() -> None:
@@ -47,12 +47,12 @@ def sweep_everything() -> None:
 
 def keep_everything_again() -> None:
     """Take a later write for a proof that nothing was ever cut."""
-    unpack = packing.unpack_head
+    unpack = codec.unpack_head
 
     def forget(unpacker: Unpacker, identity: Identity, _before: Kept = WHOLE) -> tuple[Head, int]:
         return unpack(unpacker, identity)
 
-    packing.unpack_head = forget  # type: ignore[assignment]
+    codec.unpack_head = forget  # type: ignore[assignment]
 
 
 BUGS: Mapping[str, Callable[[], None]] = {

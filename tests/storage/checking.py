@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Change, Producer
 from everbrook.storage import ACID, FILE_DURABLE, DurableMode, DurableStorage, OsDisk, Storage, StorageTuning
+from everbrook.storage.base_rows import seal
 from everbrook.storage.check import DamagedStream, Findings, Report, StoreCheck, Tally
-from everbrook.storage.rows import seal
 from tests.storage.drafts import Draft
 from tests.storage.engines import JOURNAL
 

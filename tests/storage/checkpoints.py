@@ -11,10 +11,10 @@ import lmdb
 
 from everbrook.protocol import Change
 from everbrook.storage import ACID, DurableMode, DurableStorage, JournalTuning, OsDisk, Storage, StorageTuning
+from everbrook.storage.base_rows import INCARNATION, with_prefix
 from everbrook.storage.chunk import chunk_length
 from everbrook.storage.disk import Disk
 from everbrook.storage.lmdb_base import open_environment
-from everbrook.storage.rows import INCARNATION, with_prefix
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -18,7 +18,7 @@ from everbrook.storage.backups.destination import LATEST, PARTIAL, Destination
 from everbrook.storage.backups.file_system import FileSystem, find_syncfs, open_file_system
 from everbrook.storage.backups.restore import restore
 from everbrook.storage.backups.store_copy import PinSource, StoreCopy
-from everbrook.storage.store_pin import StillStore
+from everbrook.storage.pin import StillStore
 from tests.storage.drafts import Draft
 from tests.storage.engines import SMALL, open_durable
 from tests.storage.pinning import write_blob

@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.storage import FILE_FAST, StoreError, check_store
+from everbrook.storage.base_rows import INCARNATION, PLACE
 from everbrook.storage.check import WalkedOpening, find_stores, walk_base
 from everbrook.storage.check.report import Position
+from everbrook.storage.codec import pack_change, pack_head, pack_identity
 from everbrook.storage.journal_scan import parse_log_file
-from everbrook.storage.packing import pack_change, pack_head, pack_identity
 from everbrook.storage.record import Framer, Record, Unreadable, seed_of
-from everbrook.storage.rows import INCARNATION, PLACE
 from tests.storage.checking import (
     BOOT,
     LARGE,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import FILE_DURABLE, check_store
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.chunk import parse_location
-from everbrook.storage.rows import PLACE
 from everbrook.storage.segments import chunk_end, pack_segment_header, segment_path
 from tests.storage.checking import Streams, flip, inspect, make_store, open_files, rows
 

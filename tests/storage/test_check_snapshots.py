@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Kept
 from everbrook.storage import OsDisk, Storage
+from everbrook.storage.base_rows import INCARNATION, PLACE
+from everbrook.storage.codec import pack_head, pack_identity
 from everbrook.storage.file_blobs import FileBlobs, blob_path
-from everbrook.storage.packing import pack_head, pack_identity
-from everbrook.storage.pin import Hold
-from everbrook.storage.rows import INCARNATION, PLACE
+from everbrook.storage.hold import Hold
 from tests.storage.checking import commit, flip, inspect, open_acid, open_files, rows
 from tests.storage.damage import cut as cut_off
 from tests.storage.drafts import Draft

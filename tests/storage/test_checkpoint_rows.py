@@ -8,8 +8,8 @@ import pytest
 
 from everbrook.protocol import Producer
 from everbrook.storage import ACID, FILE_DURABLE, DurableMode
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.chunk import chunk_length, is_inline
-from everbrook.storage.rows import PLACE
 from everbrook.storage.segments import segment_path
 from tests.storage.checkpoints import HeldStorage, commit, segments
 from tests.storage.damage import rows

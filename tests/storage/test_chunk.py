@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.chunk import (
     BLOCK_BYTES,
     Chunk,
@@ -28,8 +29,7 @@ from everbrook.storage.chunk import (
     unpack_extent,
     unpack_index,
 )
-from everbrook.storage.index import SPAN_BYTES, MessageIndex, Run, moved
-from everbrook.storage.rows import PLACE
+from everbrook.storage.message_index import SPAN_BYTES, MessageIndex, Run, moved
 
 KEY = PLACE.pack(3, 100)
 SIZES = [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 131_072]

@@ -8,7 +8,7 @@ import pytest
 from everbrook.protocol import Producer
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import FILE_DURABLE, Record
-from everbrook.storage.rows import INCARNATION, PLACE, seal
+from everbrook.storage.base_rows import INCARNATION, PLACE, seal
 from tests.storage.checking import inspect
 from tests.storage.checkpoints import HeldStorage, commit, journal_files, killed, segments
 from tests.storage.damage import flip, places, rows

@@ -7,9 +7,9 @@ import pytest
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import DurableStorage, OsDisk, Record, StoreError
+from everbrook.storage.base_rows import INCARNATION, PLACE, seal
 from everbrook.storage.check import check_store, known_damage, walk_base
 from everbrook.storage.lmdb_pages import META, PAGE, problem_of
-from everbrook.storage.rows import INCARNATION, PLACE, seal
 from tests.storage.checkpoints import HeldStorage, commit
 from tests.storage.damage import flip, places, rows
 from tests.storage.drafts import Draft

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from everbrook.storage import Damaged, OsDisk, StorageFull
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.chunk import BLOCK_BYTES, block_checksums
 from everbrook.storage.disk import Reader
 from everbrook.storage.file_blobs import SYNC_BYTES, FileBlobs, blob_path
-from everbrook.storage.pin import Hold
-from everbrook.storage.rows import PLACE
+from everbrook.storage.hold import Hold
 from tests.durability.faulty import Faults, FaultyDisk
 from tests.storage.damage import flip
 

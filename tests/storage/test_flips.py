@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Change, Head, Identity, Kept, Snapshot, Write
 from everbrook.storage.api import Blobs
-from everbrook.storage.rows import PLACE, seal
+from everbrook.storage.base_rows import PLACE, seal
 from soak.flips.damage import JOURNAL, MANIFEST, Damaging
 from soak.flips.judge import TORN, WHOLE, Expectation, Judge, expect
 from soak.flips.justification import justify

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import FILE_DURABLE, FILE_FAST, DurableMode
-from everbrook.storage.rows import PLACE
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.segments import segment_path
 from tests.storage.checking import inspect
 from tests.storage.checkpoints import HeldStorage, commit, killed, segments

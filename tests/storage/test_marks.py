@@ -17,11 +17,11 @@ from everbrook.storage import (
     StorageFull,
     StoreError,
 )
+from everbrook.storage.base_rows import INCARNATION, PLACE
 from everbrook.storage.chunk import BLOCK_BYTES
 from everbrook.storage.damage import Damaged
 from everbrook.storage.journal import Journal
 from everbrook.storage.journal_scan import Needed, read_journal
-from everbrook.storage.rows import INCARNATION, PLACE
 from tests.storage.checkpoints import HeldStorage, commit, journal_files, killed
 from tests.storage.damage import flip, rows
 from tests.storage.disks import WatchedDisk

@@ -9,7 +9,7 @@ import pytest
 from everbrook.storage.api import StorageFull, refusal, refusal_to_open
 from everbrook.storage.disk import File, OsDisk, Reader
 from everbrook.storage.file_blobs import FileBlobs
-from everbrook.storage.pin import Hold
+from everbrook.storage.hold import Hold
 
 SCARCE = [errno.EMFILE, errno.ENFILE, errno.ENOMEM]
 

@@ -10,8 +10,8 @@ import pytest
 from everbrook.protocol import Change
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import ACID, FILE_DURABLE, DurableMode, StorageTuning
+from everbrook.storage.base_rows import INCARNATION
 from everbrook.storage.checkpoint import Checkpoint
-from everbrook.storage.rows import INCARNATION
 from tests.storage.checkpoints import HeldStorage, commit, killed, segments
 from tests.storage.damage import rows
 from tests.storage.disks import WatchedDisk

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.storage.base_rows import INCARNATION
 from everbrook.storage.journal_scan import parse_log_file
-from everbrook.storage.rows import INCARNATION
 from everbrook.storage.segments import segment_path
 from tests.storage.checking import LARGE, Streams, commit, flip, inspect, journal_file, open_acid, rows
 from tests.storage.drafts import NOW, Draft

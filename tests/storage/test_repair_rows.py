@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import OsDisk, StoreError
+from everbrook.storage.base_rows import INCARNATION, PLACE
+from everbrook.storage.codec import pack_head, pack_identity
 from everbrook.storage.file_blobs import FileBlobs, blob_path
-from everbrook.storage.packing import pack_head, pack_identity
-from everbrook.storage.pin import Hold
-from everbrook.storage.rows import INCARNATION, PLACE
+from everbrook.storage.hold import Hold
 from tests.storage.checking import Rows, commit, flip, inspect, journal_file, rows
 from tests.storage.drafts import Draft
 from tests.storage.repairs import (

@@ -10,8 +10,8 @@ from everbrook.protocol import Identity
 from everbrook.storage import FILE_DURABLE, OsDisk
 from everbrook.storage.chunk import BLOCK_BYTES, Chunk, Location, cut_run
 from everbrook.storage.damage import Damaged
-from everbrook.storage.index import Run
-from everbrook.storage.pin import Hold
+from everbrook.storage.hold import Hold
+from everbrook.storage.message_index import Run
 from everbrook.storage.segments import Segments, parse_segment_name, segment_path
 from tests.storage.checkpoints import HeldStorage, commit, killed, segments
 from tests.storage.damage import cut, flip

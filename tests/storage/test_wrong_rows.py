@@ -17,8 +17,8 @@ from hypothesis import given, settings, strategies as st
 from everbrook.protocol import Change, Producer
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import ACID, FILE_DURABLE, DurableMode, DurableStorage, OsDisk, Storage, StoreError
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.lmdb_base import open_environment
-from everbrook.storage.rows import PLACE
 from tests.storage.checkpoints import HeldStorage, commit
 from tests.storage.damage import Rows, rows
 from tests.storage.drafts import Draft

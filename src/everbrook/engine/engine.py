@@ -74,8 +74,7 @@ from everbrook.protocol.subscriptions.subscription import (
     Unsubscribe,
     WakeUp,
 )
-from everbrook.storage.api import Storage
-from everbrook.storage.pin import Pin
+from everbrook.storage.api import Pin, Storage
 
 
 class Engine:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from everbrook.protocol.state import Identity, Write
 from everbrook.storage.api import Storage
-from everbrook.storage.index import Messages
+from everbrook.storage.message_index import Messages
 
 OPEN_END = 2**63
 

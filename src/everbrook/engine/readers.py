@@ -19,7 +19,7 @@ from everbrook.protocol.read import Page, begin, end_of_read, locate, look_up, p
 from everbrook.protocol.state import Snapshot
 from everbrook.storage.api import BlobReader, Storage
 from everbrook.storage.damage import Damaged, DamageMark
-from everbrook.storage.index import Messages
+from everbrook.storage.message_index import Messages
 
 # A page has bytes of at most so many streams of a chain of forks: each is read apart.
 MAX_PAGE_PARTS = 64

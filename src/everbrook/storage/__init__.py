@@ -6,6 +6,7 @@ from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from everbrook.storage.api import (
+        Pin as Pin,
         Record as Record,
         Storage as Storage,
         StorageFull as StorageFull,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         DurableMode as DurableMode,
         DurableStorage as DurableStorage,
     )
-    from everbrook.storage.index import BLOCK_BYTES as BLOCK_BYTES, MessageIndex as MessageIndex
     from everbrook.storage.journal import JournalTuning as JournalTuning
     from everbrook.storage.manifest import StoreError as StoreError
     from everbrook.storage.memory import (
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
         producer_bytes as producer_bytes,
         producers_bytes as producers_bytes,
     )
-    from everbrook.storage.pin import Pin as Pin
+    from everbrook.storage.message_index import BLOCK_BYTES as BLOCK_BYTES, MessageIndex as MessageIndex
     from everbrook.storage.tuning import StorageTuning as StorageTuning
 
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".api": "Record Storage StorageFull floor_of",
+        ".api": "Pin Record Storage StorageFull floor_of",
         ".backups.backup": "BackupError find_backups format_name next_name",
         ".backups.file_copy": "FileCopy",
         ".backups.pieces": "Asked Piece State parse_pieces",
@@ -61,12 +61,11 @@ __getattr__, __dir__ = lazy_imports(
         ".damage": "Damage DamageMark Damaged",
         ".disk": "OsDisk",
         ".durable": "ACID FILE_DURABLE FILE_FAST DurableMode DurableStorage",
-        ".index": "BLOCK_BYTES MessageIndex",
+        ".message_index": "BLOCK_BYTES MessageIndex",
         ".journal": "JournalTuning",
         ".manifest": "StoreError",
         ".memory": "MemoryBlobReader MemoryBlobs MemoryDraft MemoryStorage PRODUCER_BYTES STREAM_BYTES producer_bytes "
         "producers_bytes",
-        ".pin": "Pin",
         ".tuning": "StorageTuning",
     },
 )

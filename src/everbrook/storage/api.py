@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from everbrook.protocol.state import Change, Head, Identity, Producer, Write
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.index import MessageIndex, Messages
-from everbrook.storage.pin import Pin
+from everbrook.storage.message_index import MessageIndex, Messages
 
 
 class Checkpoints:
@@ -112,6 +111,37 @@ class Record(Struct, frozen=True):
     head: Head
     producers: Mapping[bytes, Producer]
     damage: DamageMark | None = None
+
+
+class PinnedFile(Struct, frozen=True):
+    """A file of a pinned store: its path below the store's folder, and its length."""
+
+    name: str
+    size: int
+    stamp: str = ""
+    """While the stamp and the size of a file stay the same, so do its bytes. Empty: only reading the file tells."""
+
+
+class Pin(Protocol):
+    """A store at one moment. All calls but `release` may wait for a disk. Any thread may call."""
+
+    store: str
+    """The name of the store's folder in a data folder: `acid` or `file`."""
+
+    released: bool
+    """Whether the pin was released. Bytes that were read belong to the pin if this is still false afterwards."""
+
+    def folders(self) -> list[str]:
+        """Give the folders that have files, as paths below the store's own folder, which is the empty path."""
+
+    def files(self, folder: str) -> list[PinnedFile]:
+        """Give the files of a folder, sorted."""
+
+    def read(self, name: str, start: int, size: int) -> bytes:
+        """Read a part of a file; fewer bytes if the file was truncated. Raises `FileNotFoundError` if it is missing."""
+
+    def release(self) -> None:
+        """End the pin, which must not be used any more. A second call does nothing."""
 
 
 class Storage(Protocol):

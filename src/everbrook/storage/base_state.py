@@ -7,9 +7,9 @@ from struct import Struct
 import msgspec
 from msgspec import Struct as Value
 
+from everbrook.storage.base_rows import DATA
 from everbrook.storage.journal_scan import Needed
 from everbrook.storage.manifest import BASE, StoreError
-from everbrook.storage.rows import DATA
 
 APPLIED, LAST_INCARNATION, NEEDED = b"applied", b"incarnation", b"journal"
 MANIFEST_COPY, OPENED = b"manifest", b"opened"

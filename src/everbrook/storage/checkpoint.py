@@ -11,6 +11,7 @@ from typing import Self
 import msgspec
 
 from everbrook.protocol.state import Identity
+from everbrook.storage.base_rows import INCARNATION, PLACE, Database, Rows, holds, pack_mark, seek_before, start_of
 from everbrook.storage.base_state import (
     APPLIED,
     LAST_INCARNATION,
@@ -38,13 +39,12 @@ from everbrook.storage.chunk import (
     unpack_extent,
     unpack_index,
 )
+from everbrook.storage.codec import pack_head, pack_identity, pack_producer
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.journal_scan import Needed
 from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.manifest import Manifest, format_manifest
-from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import INCARNATION, PLACE, Database, Rows, holds, pack_mark, seek_before, start_of
 from everbrook.storage.tuning import StorageTuning
 
 

@@ -14,11 +14,11 @@ from threading import Lock
 from everbrook.storage.api import Checkpoints, StorageFull
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.damage import DamageMark
+from everbrook.storage.hold import Hold
 from everbrook.storage.journal import Journal
 from everbrook.storage.journal_scan import Needed
 from everbrook.storage.lmdb_base import LMDB_ERRORS, LmdbBase
 from everbrook.storage.merged_view import MergedView
-from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent
 from everbrook.storage.segments import parse_segment_name, segment_path
 from everbrook.storage.tuning import StorageTuning

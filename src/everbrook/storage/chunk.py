@@ -17,8 +17,8 @@ from struct import Struct
 
 from msgspec import Struct as Value
 
-from everbrook.storage.index import SPAN_BITS, SPAN_BYTES, MessageIndex, Run, halves, moved, repeated
-from everbrook.storage.rows import seal, unseal
+from everbrook.storage.base_rows import seal, unseal
+from everbrook.storage.message_index import SPAN_BITS, SPAN_BYTES, MessageIndex, Run, halves, moved, repeated
 
 BLOCK_BYTES = 8192
 INLINE, IN_SEGMENT = 0, 1

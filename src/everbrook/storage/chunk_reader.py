@@ -8,6 +8,7 @@ from typing import Any
 
 import lmdb
 
+from everbrook.storage.base_rows import CHECKSUM, DATA, PLACE, Database, holds, place_of, seek_chunk, start_of, unseal
 from everbrook.storage.chunk import (
     Location,
     block_bounds,
@@ -20,9 +21,8 @@ from everbrook.storage.chunk import (
     unpack_index,
 )
 from everbrook.storage.damage import Damaged
-from everbrook.storage.index import MessageIndex, Messages
 from everbrook.storage.manifest import BASE
-from everbrook.storage.rows import CHECKSUM, DATA, PLACE, Database, holds, place_of, seek_chunk, start_of, unseal
+from everbrook.storage.message_index import MessageIndex, Messages
 from everbrook.storage.segments import Segments
 
 _CHUNKS_PLACE = f"{BASE}/{DATA} {Database.CHUNKS.decode()}"

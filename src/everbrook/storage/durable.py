@@ -18,12 +18,15 @@ from msgspec import Struct
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Change, Write
 from everbrook.storage.api import Checkpoints, Record, StorageFull
+from everbrook.storage.base_rows import DATA
 from everbrook.storage.base_state import BaseState, Opened, parse_opened
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.checkpointer import Checkpointer
+from everbrook.storage.codec import pack_change
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk, lost_lock
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
+from everbrook.storage.hold import Hold
 from everbrook.storage.journal import Entry, Journal
 from everbrook.storage.journal_scan import read_journal
 from everbrook.storage.lmdb_base import LmdbBase, OpenEnvironment, open_environment
@@ -40,13 +43,10 @@ from everbrook.storage.manifest import (
     write_manifest,
 )
 from everbrook.storage.merged_view import MergedView
-from everbrook.storage.packing import pack_change
-from everbrook.storage.pin import Hold
+from everbrook.storage.pin import StorePin
 from everbrook.storage.record import MAX_STREAMS
 from everbrook.storage.recovery import Recovery
-from everbrook.storage.rows import DATA
 from everbrook.storage.segments import Segments
-from everbrook.storage.store_pin import StorePin
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
 logger = logging.getLogger(__name__)

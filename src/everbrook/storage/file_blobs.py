@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from everbrook.storage.api import refusal, refusal_to_open
+from everbrook.storage.base_rows import PLACE
 from everbrook.storage.chunk import BlockChecksums, block_bounds, checksums_bytes, damaged_block
 from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk, File, Reader
+from everbrook.storage.hold import ABSENT, Hold
 from everbrook.storage.manifest import nested
-from everbrook.storage.pin import ABSENT, Hold
-from everbrook.storage.rows import PLACE
 
 BLOBS = "blobs"
 """The name of the folder of the blobs in the folder of a store."""

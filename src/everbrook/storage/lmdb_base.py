@@ -16,15 +16,7 @@ import lmdb
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Producer
-from everbrook.storage.base_state import STATE, BaseState, parse_state
-from everbrook.storage.chunk import chunk_length, is_inline, parse_location
-from everbrook.storage.chunk_reader import ChunkReader
-from everbrook.storage.damage import Damaged, DamageMark
-from everbrook.storage.disk import Disk
-from everbrook.storage.manifest import BASE, StoreError
-from everbrook.storage.packing import unpack_producer
-from everbrook.storage.pin import Hold
-from everbrook.storage.rows import (
+from everbrook.storage.base_rows import (
     DATA,
     INCARNATION,
     MAX_KEY_BYTES,
@@ -44,6 +36,14 @@ from everbrook.storage.rows import (
     verified_range,
     with_prefix,
 )
+from everbrook.storage.base_state import STATE, BaseState, parse_state
+from everbrook.storage.chunk import chunk_length, is_inline, parse_location
+from everbrook.storage.chunk_reader import ChunkReader
+from everbrook.storage.codec import unpack_producer
+from everbrook.storage.damage import Damaged, DamageMark
+from everbrook.storage.disk import Disk
+from everbrook.storage.hold import Hold
+from everbrook.storage.manifest import BASE, StoreError
 from everbrook.storage.segments import Segments
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 

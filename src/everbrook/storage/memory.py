@@ -13,8 +13,8 @@ from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Change, Head, Identity, Producer, Write
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.index import INDEX_ENTRY_BYTES, MessageIndex, Messages, Run
-from everbrook.storage.names import Names
+from everbrook.storage.message_index import INDEX_ENTRY_BYTES, MessageIndex, Messages, Run
+from everbrook.storage.sorted_names import SortedNames
 
 STREAM_BYTES = 2048
 """The memory of a stream beside its bytes: its head and identity, its run, its entries in dictionaries."""
@@ -54,7 +54,7 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._incarnations: dict[bytes, int] = {}
-        self._names = Names(self._incarnations.keys())
+        self._names = SortedNames(self._incarnations.keys())
         self._heads: dict[int, Head] = {}
         self._runs: dict[int, Run] = {}
         self._producers: dict[int, dict[bytes, Producer]] = {}

@@ -15,13 +15,13 @@ from typing import ParamSpec, TypeVar
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Edit, Head, Identity, Producer, Write
 from everbrook.storage.api import Record, floor_of, needs_blob
+from everbrook.storage.base_rows import unknown_identity
 from everbrook.storage.damage import Damaged, DamageMark
-from everbrook.storage.index import MessageIndex, Messages, Run
 from everbrook.storage.lmdb_base import LmdbBase, NameReader
 from everbrook.storage.manifest import BASE
-from everbrook.storage.names import Counts
+from everbrook.storage.message_index import MessageIndex, Messages, Run
 from everbrook.storage.recent import Recent
-from everbrook.storage.rows import unknown_identity
+from everbrook.storage.sorted_names import PrefixCounts
 
 # Sentinel for the incarnation behind a name whose row is damaged. No stream has it.
 UNKNOWN = 0
@@ -39,7 +39,7 @@ class MergedView:
         self._base = base
         self.recent = Recent()
         self.checkpointing: Recent | None = None
-        self.counts = Counts(max_counts)
+        self.counts = PrefixCounts(max_counts)
         self.marks: dict[int, DamageMark] = base.marks()
         """The damage marks of streams."""
         self.last_incarnation = 0

@@ -1,107 +1,108 @@
-"""Pins: a consistent snapshot of a store's files, readable while the store goes on.
+"""Pins: a consistent view of a store's files, of a store in use at one moment or of a store that no server uses.
 
-The rule: the bytes of that moment stay until the pin is released. Removals of files are deferred, and a file that grows
-is read up to its length at that moment. A writer notes the length of a file before it writes; a pin costs nothing else.
+The bytes of that moment stay readable until the pin is released.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
-from threading import Lock
-from typing import Protocol
 
-from msgspec import Struct
+import lmdb
+import msgspec
 
-from everbrook.storage.disk import Disk, OsReader
+from everbrook.storage.api import PinnedFile
+from everbrook.storage.base_rows import DATA
+from everbrook.storage.disk import Disk, Lock, OsDisk, OsReader
+from everbrook.storage.file_blobs import BLOBS, parse_blob_name
+from everbrook.storage.hold import ABSENT, Hold, Lengths
+from everbrook.storage.journal import Journal
+from everbrook.storage.journal_scan import log_file_name, parse_log_file
+from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.lmdb_pages import META, PAGE
+from everbrook.storage.manifest import (
+    BASE,
+    JOURNAL,
+    MANIFEST,
+    SEGMENTS,
+    StoreError,
+    lock_folder,
+    parse_manifest,
+    require_kind,
+)
+from everbrook.storage.segments import parse_segment_name
 
-ABSENT = -1
-"""The length of a file that did not exist yet."""
-
-Lengths = dict[Path, int]
-"""The lengths, at the moment of a pin, of files that were written to since."""
-
-
-class PinnedFile(Struct, frozen=True):
-    """A file of a pinned store: its path below the store's folder, and its length."""
-
-    name: str
-    size: int
-    stamp: str = ""
-    """While the stamp and the size of a file stay the same, so do its bytes. Empty: only reading the file tells."""
-
-
-class Pin(Protocol):
-    """A store at one moment. All calls but `release` may wait for a disk. Any thread may call."""
-
-    store: str
-    """The name of the store's folder in a data folder: `acid` or `file`."""
-
-    released: bool
-    """Whether the pin was released. Bytes that were read belong to the pin if this is still false afterwards."""
-
-    def folders(self) -> list[str]:
-        """Give the folders that have files, as paths below the store's own folder, which is the empty path."""
-
-    def files(self, folder: str) -> list[PinnedFile]:
-        """Give the files of a folder, sorted."""
-
-    def read(self, name: str, start: int, size: int) -> bytes:
-        """Read a part of a file; fewer bytes if the file was truncated. Raises `FileNotFoundError` if it is missing."""
-
-    def release(self) -> None:
-        """End the pin, which must not be used any more. A second call does nothing."""
+_PAGE_BYTES, _LAST_PAGE, _TRANSACTION = 4, 13, 14
 
 
-class Hold:
-    """Defers removals while there are pins, and notes the lengths of files. Any thread may call it."""
+class OpenFile:
+    """A file that a pin keeps open: it stays readable when it is removed, and its length is fixed."""
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._lock = Lock()
-        self._pinned: tuple[Lengths, ...] = ()
-        self._deferred: dict[Path, None] = {}
+    def __init__(self, disk: Disk, path: Path, size: int) -> None:
+        """Open a file, of which the first `size` bytes belong to the pin."""
+        self._reader = disk.reader(path)
+        self.size = size
 
-    def begin(self) -> Lengths:
-        """Begin to defer removals for a pin. Gives the table for the lengths of files at this moment."""
-        lengths: Lengths = {}
-        with self._lock:
-            self._pinned = (*self._pinned, lengths)
-        return lengths
+    def read(self, start: int, size: int) -> bytes:
+        return self._reader.read_at(start, max(0, min(size, self.size - start)))
 
-    def end(self, lengths: Lengths) -> list[Path]:
-        """End that for a pin. Gives the files to remove if it was the last pin."""
-        with self._lock:
-            self._pinned = tuple(each for each in self._pinned if each is not lengths)
-            if self._pinned:
-                return []
-            deferred, self._deferred = self._deferred, {}
-            return list(deferred)
+    def close(self) -> None:
+        self._reader.close()
 
-    def note(self, path: Path, size: int) -> None:
-        """Note the length of a file before a write to it, or `ABSENT` before it is made.
 
-        A writer never changes bytes below that length to which something refers.
-        """
-        for lengths in self._pinned:
-            lengths.setdefault(path, size)
+class PinnedBase:
+    """The file of an LMDB environment as one read transaction sees it, while checkpoints continue.
 
-    def remove(self, path: Path, *, later: bool = True) -> bool:
-        """Remove a file that exists, or defer the removal until the last pin is released. Tells whether it is removed.
+    LMDB never overwrites a page that a reader can reach. So the file is read without LMDB, except for its two meta
+    pages: those of the transaction are kept in memory. Pages that the transaction can't reach may hold anything.
+    """
 
-        Without `later` the removal is not deferred, and the file stays if there is a pin: its name may be used again
-        before the pin is released.
-        """
-        with self._lock:
-            if self._pinned and not later:
-                return False
-            if self._pinned:
-                # This raises `FileNotFoundError` now, as a removal would.
-                self._disk.read(path, 0, 1)
-                self._deferred[path] = None
-                return False
-            self._disk.remove(path)
-            return True
+    def __init__(self, disk: Disk, env: lmdb.Environment, path: Path) -> None:
+        """Pin an environment whose file is at `path`. After a `BlockingIOError` the caller must try again."""
+        self._reading = env.begin()
+        try:
+            # LMDB never shortens the file, so this size covers every page of the transaction.
+            self._file = OpenFile(disk, path, path.stat().st_size)
+        except BaseException:
+            self._reading.abort()
+            raise
+        try:
+            self._first = self._first_pages(self._reading.id())
+        except BaseException:
+            self.close()
+            raise
+        self.size = min(self._file.size, self._pages * self._page_bytes)
+
+    def _first_pages(self, transaction: int) -> bytes:
+        """Give the meta page of this transaction twice: as itself, and as the older meta page that LMDB expects."""
+        fields = META.unpack(self._file.read(PAGE.size, META.size))
+        self._page_bytes = fields[_PAGE_BYTES]
+        place = transaction % 2
+        page = self._file.read(place * self._page_bytes, self._page_bytes)
+        fields = META.unpack_from(page, PAGE.size)
+        if fields[_TRANSACTION] != transaction:
+            raise BlockingIOError("two checkpoints ended while the base was being pinned")
+        self._pages = fields[_LAST_PAGE] + 1
+        pages = [page, page]
+        for number in range(2):
+            _, *rest = PAGE.unpack_from(page)
+            seen = transaction if number == place else max(transaction - 1, 0)
+            meta = META.pack(*fields[:_TRANSACTION], seen, *fields[_TRANSACTION + 1 :])
+            pages[number] = PAGE.pack(number, *rest) + meta + page[PAGE.size + META.size :]
+        return b"".join(pages)
+
+    def read(self, start: int, size: int) -> bytes:
+        end = min(start + size, self.size)
+        first = self._first[start:end]
+        begin = start + len(first)
+        return first + self._file.read(begin, end - begin) if begin < end else first
+
+    def close(self) -> None:
+        """End the transaction, so that LMDB can reuse its pages."""
+        self._reading.abort()
+        self._file.close()
 
 
 def pinned_files(folder: Path, name: str, lengths: Lengths) -> Iterator[tuple[str, PinnedFile]]:
@@ -137,16 +138,154 @@ def subfolders(folder: Path) -> list[str]:
         return []
 
 
-class OpenFile:
-    """A file that a pin keeps open: it stays readable when it is removed, and its length is fixed."""
+_PINNED_NAME = re.compile(
+    rf"(?:{BLOBS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-[0-9a-f]{{16}}\.blob"
+    rf"|{SEGMENTS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-\d{{16}}\.log)"
+)
+# An attempt fails only if two checkpoints end while it reads a page.
+PIN_ATTEMPTS = 100
 
-    def __init__(self, disk: Disk, path: Path, size: int) -> None:
-        """Open a file, of which the first `size` bytes belong to the pin."""
-        self._reader = disk.reader(path)
-        self.size = size
 
-    def read(self, start: int, size: int) -> bytes:
-        return self._reader.read_at(start, max(0, min(size, self.size - start)))
+class StorePin:
+    """A store at one moment: the journal up to what is durable, the base at one transaction, segments and blobs.
 
-    def close(self) -> None:
-        self._reader.close()
+    Files that the store removes meanwhile are kept open, or are removed later. Checkpoints continue.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        store: str,
+        journal: Journal,
+        base: LmdbBase,
+        hold: Hold,
+        released: "Callable[[StorePin, list[Path]], None]",
+    ) -> None:
+        """Pin a store. `released` is called at the end with the files whose removal was deferred."""
+        self.store = store
+        self.released = False
+        self._disk = disk
+        self._folder = folder
+        self._released: Callable[[StorePin, list[Path]], None] | None = released
+        self._lock = threading.Lock()
+        self._hold = hold
+        self._open: dict[str, OpenFile | PinnedBase] = {}
+        self._lengths = hold.begin()
+        journal.recycles = False
+        try:
+            # The journal comes first: a change that a checkpoint takes out of it meanwhile is in the base afterwards.
+            self._open[MANIFEST] = OpenFile(disk, folder / MANIFEST, (folder / MANIFEST).stat().st_size)
+            self._open_journal(journal)
+            self._open[f"{BASE}/{DATA}"] = _pinned_base(disk, base)
+            # A checkpoint that ended meanwhile has begun a journal file, still empty, that the pinned base refers to.
+            self._open_journal(journal)
+            # That checkpoint may have extended segments that the pinned base refers to: forget their earlier lengths.
+            self._lengths.clear()
+        except BaseException:
+            self.release()
+            raise
+
+    def _open_journal(self, journal: Journal) -> None:
+        known = {name.rsplit("-", 1)[0] for name in self._open}
+        for file, size in journal.files:
+            name = f"{JOURNAL}/{log_file_name(file.first, file.use, size)}"
+            if name.rsplit("-", 1)[0] not in known:
+                with suppress(FileNotFoundError):
+                    self._open[name] = OpenFile(self._disk, file.path, size)
+
+    def folders(self) -> list[str]:
+        nested = [f"{parent}/{name}" for parent in (BLOBS, SEGMENTS) for name in subfolders(self._folder / parent)]
+        return ["", BASE, JOURNAL, *nested]
+
+    def files(self, folder: str) -> list[PinnedFile]:
+        parent, _, name = folder.partition("/")
+        parse = {BLOBS: parse_blob_name, SEGMENTS: parse_segment_name}.get(parent)
+        if parse and name and "/" not in name:
+            found = pinned_files(self._folder / folder, folder, self._lengths)
+            return [file for each, file in found if parse(each)]
+        held = {name: file for name, file in self._open.items() if name.rpartition("/")[0] == folder}
+        return [PinnedFile(name, file.size) for name, file in sorted(held.items())]
+
+    def read(self, name: str, start: int, size: int) -> bytes:
+        with self._lock:
+            if file := self._open.get(name):
+                return file.read(start, size)
+        if not _PINNED_NAME.fullmatch(name):
+            raise FileNotFoundError(f"{name} is not a file of this store")
+        return read_part(self._folder / name, start, size)
+
+    def release(self) -> None:
+        self.released = True
+        with self._lock:
+            held, self._open = self._open, {}
+        for file in held.values():
+            file.close()
+        if self._released:
+            released, self._released = self._released, None
+            released(self, self._hold.end(self._lengths))
+
+
+def _pinned_base(disk: Disk, base: LmdbBase) -> PinnedBase:
+    for _ in range(PIN_ATTEMPTS - 1):
+        with suppress(BlockingIOError):
+            return PinnedBase(disk, base.env, base.folder / DATA)
+    return PinnedBase(disk, base.env, base.folder / DATA)
+
+
+class StillStore:
+    """A pin of a store that no server uses. The lock keeps servers away, so the files do not change.
+
+    Locks, the spare file of the journal and the files in `lost+found` are not part of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Lock the store in `folder`."""
+        if not (folder / MANIFEST).is_file():
+            raise StoreError(f"{folder} holds no store: there is no {MANIFEST} in it")
+        self._folder = folder
+        self.released = False
+        self._lock: Lock | None = lock_folder(OsDisk(), folder)
+        try:
+            manifest = parse_manifest((folder / MANIFEST).read_bytes())
+            require_kind(folder, manifest, manifest.mode)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self.release()
+            raise StoreError(
+                f"{folder / MANIFEST} can't be read: start a server on the store, which restores the file from its copy"
+            ) from None
+        except BaseException:
+            self.release()
+            raise
+        self.store = manifest.mode
+
+    def folders(self) -> list[str]:
+        there = [name for name in (BASE, JOURNAL) if (self._folder / name).is_dir()]
+        nested = [f"{parent}/{name}" for parent in (BLOBS, SEGMENTS) for name in subfolders(self._folder / parent)]
+        return ["", *there, *nested]
+
+    def files(self, folder: str) -> list[PinnedFile]:
+        parent = folder.partition("/")[0]
+        found = [file for name, file in pinned_files(self._folder / folder, folder, {}) if _belongs(parent, name)]
+        # LMDB and the journal write to files in place, so an unchanged stamp proves nothing.
+        return found if parent in {BLOBS, SEGMENTS} else [PinnedFile(file.name, file.size) for file in found]
+
+    def read(self, name: str, start: int, size: int) -> bytes:
+        return read_part(self._folder / name, start, size)
+
+    def release(self) -> None:
+        self.released = True
+        lock, self._lock = self._lock, None
+        if lock:
+            lock.release()
+
+
+def _belongs(folder: str, name: str) -> bool:
+    """Tell whether a file is part of a store, by its name and the folder that it is in."""
+    if folder == JOURNAL:
+        return parse_log_file(Path(name)) is not None
+    if folder == BLOBS:
+        return parse_blob_name(name) is not None
+    if folder == SEGMENTS:
+        return parse_segment_name(name) is not None
+    return (folder, name) in {("", MANIFEST), (BASE, DATA)}

@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from everbrook.protocol.state import Drop, Edit, Head, Producer, Write
-from everbrook.storage.index import Run
-from everbrook.storage.names import Names
+from everbrook.storage.message_index import Run
+from everbrook.storage.sorted_names import SortedNames
 
 
 class RecentStream:
@@ -40,7 +40,7 @@ class Recent:
 
     def __init__(self) -> None:
         self.names: dict[bytes, int | None] = {}
-        self.order = Names(self.names.keys())
+        self.order = SortedNames(self.names.keys())
         self.streams: dict[int, RecentStream] = {}
         self._mortal: list[int] = []
         self._mortal_sorted = True

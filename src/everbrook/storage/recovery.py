@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from everbrook.protocol.state import Drop, Edit, Head, Write
+from everbrook.storage.base_rows import UNREADABLE, unknown_identity
+from everbrook.storage.codec import Unpacker, unpack_edit
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk
 from everbrook.storage.journal_scan import Lost, Recovered, Torn
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.merged_view import MergedView
-from everbrook.storage.packing import Unpacker, unpack_edit
 from everbrook.storage.record import Record
-from everbrook.storage.rows import UNREADABLE, unknown_identity
 
 logger = logging.getLogger(__name__)
 

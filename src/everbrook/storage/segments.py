@@ -15,6 +15,7 @@ from pathlib import Path
 from struct import Struct
 
 from everbrook.protocol.state import Identity
+from everbrook.storage.base_rows import PLACE, UNREADABLE
 from everbrook.storage.chunk import (
     Chunk,
     Location,
@@ -24,11 +25,10 @@ from everbrook.storage.chunk import (
     pack_index,
     unpack_index,
 )
+from everbrook.storage.codec import Unpacker, pack_identity, unpack_identity
 from everbrook.storage.disk import Disk, File, Reader
+from everbrook.storage.hold import ABSENT, Hold
 from everbrook.storage.manifest import SEGMENTS, nested
-from everbrook.storage.packing import Unpacker, pack_identity, unpack_identity
-from everbrook.storage.pin import ABSENT, Hold
-from everbrook.storage.rows import PLACE, UNREADABLE
 
 SEGMENT_MAGIC, CHUNK_MAGIC = b"EBS2", b"EBC2"
 SEGMENT_HEADER = Struct("<4sII")

@@ -151,7 +151,7 @@ def _still(data_dir: Path) -> Iterator[Pinned]:
     """Pin a store that no server uses."""
     from everbrook.storage.backups.store_copy import PinSource
     from everbrook.storage.check import find_stores
-    from everbrook.storage.store_pin import StillStore
+    from everbrook.storage.pin import StillStore
 
     stores = find_stores(data_dir)
     if len(stores) > 1:

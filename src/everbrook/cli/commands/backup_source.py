@@ -21,9 +21,9 @@ from everbrook.client.errors import ClientError, InvalidAnswer, Unreachable
 from everbrook.client.retry import Retry
 from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import ProtocolError
+from everbrook.storage.api import PinnedFile
 from everbrook.storage.backups.backup import BackupError, GivenUp, format_name, require_store
 from everbrook.storage.backups.pieces import Asked, Piece, PieceCorrupted, parse_pieces
-from everbrook.storage.pin import PinnedFile
 
 if TYPE_CHECKING:
     import httpx2

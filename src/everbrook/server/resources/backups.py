@@ -33,8 +33,8 @@ from everbrook.server.methods import refuse_method
 from everbrook.server.resources.headers import json_response, no_content
 from everbrook.server.routes import BACKUPS
 from everbrook.settings.loopback import host_of, is_loopback
+from everbrook.storage.api import Pin
 from everbrook.storage.backups.pieces import format_pieces, parse_asked, read_pieces
-from everbrook.storage.pin import Pin
 
 LEASE_SECS = 30
 MAX_LEASE_SECS = 3600

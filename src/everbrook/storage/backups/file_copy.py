@@ -13,9 +13,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from everbrook.storage.api import PinnedFile
 from everbrook.storage.backups.backup import Entry
 from everbrook.storage.backups.pieces import BLOCK_BYTES, Asked, Piece, State
-from everbrook.storage.pin import PinnedFile
 
 EMPTY = sha256().hexdigest()
 DRAFT = ".copying"

@@ -12,7 +12,7 @@ from struct import Struct as Layout
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.pin import Pin
+from everbrook.storage.api import Pin
 
 BLOCK_BYTES = 128 * 1024
 """The length of a piece, except for the last one of a file."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
 
+from everbrook.storage.api import Pin, PinnedFile
 from everbrook.storage.backups.backup import Backup, Entry, GivenUp, format_list, require_inside
 from everbrook.storage.backups.file_copy import DRAFT, EMPTY, Basis, FileCopy, Source, digests, draft_of, link
 from everbrook.storage.backups.pieces import Asked, Piece, read_pieces
 from everbrook.storage.journal_scan import parse_log_file
-from everbrook.storage.pin import Pin, PinnedFile
 
 
 class ReadRate:

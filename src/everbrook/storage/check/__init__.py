@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         find_stores as find_stores,
         known_damage as known_damage,
     )
-    from everbrook.storage.check.store import StoreCheck as StoreCheck
+    from everbrook.storage.check.store_check import StoreCheck as StoreCheck
 
 __getattr__, __dir__ = lazy_imports(
     __name__,
@@ -34,6 +34,6 @@ __getattr__, __dir__ = lazy_imports(
         ".repair": "Repair",
         ".report": "DamagedStream KnownDamage Findings Progress Remark Report Tally "
         "check_store find_stores known_damage",
-        ".store": "StoreCheck",
+        ".store_check": "StoreCheck",
     },
 )

@@ -14,6 +14,7 @@ from typing import Self
 import lmdb
 from msgspec import Struct as Value
 
+from everbrook.storage.base_rows import DATA, Database
 from everbrook.storage.check.rebuild import NewParts
 from everbrook.storage.lmdb_base import DATABASE, open_environment
 from everbrook.storage.lmdb_pages import (
@@ -29,7 +30,6 @@ from everbrook.storage.lmdb_pages import (
     newest_meta,
 )
 from everbrook.storage.manifest import BASE, LOST_AND_FOUND, StoreError
-from everbrook.storage.rows import DATA, Database
 
 OVERFLOW = 4
 MAX_DEPTH = 32

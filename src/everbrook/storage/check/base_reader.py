@@ -7,11 +7,11 @@ from pathlib import Path
 import lmdb
 
 from everbrook.protocol.state import Head
+from everbrook.storage.base_rows import DATA, INCARNATION, Database, place_of, readable_head, unseal, with_prefix
 from everbrook.storage.check.report import BASE_UNREADABLE, Findings
 from everbrook.storage.lmdb_base import is_plain_database
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE
-from everbrook.storage.rows import DATA, INCARNATION, Database, place_of, readable_head, unseal, with_prefix
 
 
 class BaseReader:

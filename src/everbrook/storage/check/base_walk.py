@@ -21,11 +21,11 @@ from pathlib import Path
 import lmdb
 from msgspec import Struct
 
+from everbrook.storage.base_rows import DATA
 from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.lmdb_base import MAP_BYTES, open_environment
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE, JOURNAL, StoreError
-from everbrook.storage.rows import DATA
 
 logger = logging.getLogger(__name__)
 

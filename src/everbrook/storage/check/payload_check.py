@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity, Snapshot
+from everbrook.storage.base_rows import INCARNATION, PLACE, Database, is_removal, place_of
 from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.report import Findings
 from everbrook.storage.chunk import (
@@ -30,9 +31,8 @@ from everbrook.storage.chunk import (
 from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import OsDisk, Reader
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, blob_file_bytes, blob_path
+from everbrook.storage.hold import Hold
 from everbrook.storage.manifest import SEGMENTS
-from everbrook.storage.pin import Hold
-from everbrook.storage.rows import INCARNATION, PLACE, Database, is_removal, place_of
 from everbrook.storage.segments import (
     chunk_end,
     pack_chunk,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Kept
+from everbrook.storage.base_rows import INCARNATION, PLACE, Database, unseal
 from everbrook.storage.base_state import MANIFEST_COPY
 from everbrook.storage.check.base_copy import copy_base, is_copyable
 from everbrook.storage.check.base_walk import walk_base
@@ -45,7 +46,6 @@ from everbrook.storage.manifest import (
     write_manifest,
 )
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import INCARNATION, PLACE, Database, unseal
 from everbrook.storage.segments import pack_chunk, pack_segment_header, parse_segment_name, segment_path
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 

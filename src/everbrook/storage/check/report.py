@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head
+from everbrook.storage.base_rows import DATA
 from everbrook.storage.base_state import parse_opened
 from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.damage import Damage
@@ -35,7 +36,6 @@ from everbrook.storage.manifest import (
     require_kind,
 )
 from everbrook.storage.recovery import UNKNOWN_LOSS
-from everbrook.storage.rows import DATA
 
 SPAWN = get_context("spawn")
 TELL_EVERY_BYTES = 1 << 20
@@ -259,7 +259,7 @@ def ending_of(code: int) -> str:
 
 def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
     """Check a store. This is the main function of the checking process."""
-    from everbrook.storage.check.store import StoreCheck
+    from everbrook.storage.check.store_check import StoreCheck
 
     findings = Findings(folder, outgoing.send)
     StoreCheck(folder, findings, boot).run()

@@ -10,14 +10,7 @@ import lmdb
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head
-from everbrook.storage.base_state import APPLIED, LAST_INCARNATION, MANIFEST_COPY, NUMBER, is_readable
-from everbrook.storage.check.stream_cut import StreamCut, orphaned
-from everbrook.storage.chunk import LOCATION, is_inline
-from everbrook.storage.lmdb_base import LmdbBase
-from everbrook.storage.lost_found import LostAndFound
-from everbrook.storage.manifest import StoreError
-from everbrook.storage.packing import pack_head, pack_identity
-from everbrook.storage.rows import (
+from everbrook.storage.base_rows import (
     INCARNATION,
     PLACE,
     Database,
@@ -28,6 +21,13 @@ from everbrook.storage.rows import (
     unseal,
     with_prefix,
 )
+from everbrook.storage.base_state import APPLIED, LAST_INCARNATION, MANIFEST_COPY, NUMBER, is_readable
+from everbrook.storage.check.stream_cut import StreamCut, orphaned
+from everbrook.storage.chunk import LOCATION, is_inline
+from everbrook.storage.codec import pack_head, pack_identity
+from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.lost_found import LostAndFound
+from everbrook.storage.manifest import StoreError
 
 _KEY_BYTES = {
     **dict.fromkeys((Database.STREAMS, Database.MORTAL, Database.DAMAGED, Database.PRODUCERS), INCARNATION.size),

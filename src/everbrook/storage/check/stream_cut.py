@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Drop, Fork, Head, Kept, Snapshot, Write
+from everbrook.storage.base_rows import INCARNATION, PLACE, Database
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, inline_parts, is_inline, parse_location
 from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
-from everbrook.storage.index import MessageIndex
+from everbrook.storage.hold import Hold
 from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.lost_found import LostAndFound
-from everbrook.storage.pin import Hold
+from everbrook.storage.message_index import MessageIndex
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import INCARNATION, PLACE, Database
 from everbrook.storage.segments import segment_path
 from everbrook.storage.tuning import StorageTuning
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol import Edit, Split, Write
-from everbrook.storage.packing import Unpacker, pack_edit, unpack_edit
+from everbrook.storage.codec import Unpacker, pack_edit, unpack_edit
 from tests.storage.drafts import Draft
 
 MESSAGES = [b"%d," % number for number in range(1000)]

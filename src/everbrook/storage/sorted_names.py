@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 from sortedcontainers import SortedList
 
 
-class Names:
+class SortedNames:
     """The order of the names in a collection, whose owner calls `add` and `remove` for each change."""
 
     def __init__(self, names: Collection[bytes]) -> None:
@@ -53,7 +53,7 @@ class Names:
         return names.bisect_left(behind) - names.bisect_left(prefix)
 
 
-class Counts:
+class PrefixCounts:
     """A bounded cache of the number of names by prefix. Every change of the names updates the cached counts."""
 
     def __init__(self, bound: int) -> None:

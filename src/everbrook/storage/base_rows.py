@@ -14,9 +14,9 @@ from typing import Any
 import lmdb
 
 from everbrook.protocol.state import Head, Identity
+from everbrook.storage.codec import Unpacker, pack_producer, unpack_head, unpack_identity, unpack_producer
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.manifest import BASE
-from everbrook.storage.packing import Unpacker, pack_producer, unpack_head, unpack_identity, unpack_producer
 
 INCARNATION = Struct(">Q")
 PLACE = Struct(">QQ")

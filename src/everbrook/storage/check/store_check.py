@@ -12,6 +12,16 @@ import msgspec
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.api import floor_of
+from everbrook.storage.base_rows import (
+    INCARNATION,
+    PLACE,
+    Database,
+    is_producer,
+    parse_mark,
+    place_of,
+    readable_head,
+    unseal,
+)
 from everbrook.storage.base_state import OPENED, BaseState, is_whole, parse_opened, parse_state
 from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.journal_replay import NO_CHANGES, JournalReplay
@@ -30,16 +40,6 @@ from everbrook.storage.manifest import (
     StoreError,
     find_manifest,
     parse_manifest,
-)
-from everbrook.storage.rows import (
-    INCARNATION,
-    PLACE,
-    Database,
-    is_producer,
-    parse_mark,
-    place_of,
-    readable_head,
-    unseal,
 )
 
 
