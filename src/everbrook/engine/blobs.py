@@ -68,7 +68,7 @@ class CountedReader:
         self._damage: Damaged | None = None
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes, at most `size`; none at the end. Any thread may call."""
+        """Return the next bytes, at most `size`; none at the end. Any thread may call."""
         try:
             return self._reader.read(size)
         except Damaged as damage:

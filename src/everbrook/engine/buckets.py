@@ -44,7 +44,7 @@ class Buckets:
         self._execute = execute
 
     def find(self, bucket_id: bytes) -> Head:
-        """Give a bucket that is there (002 §1.3)."""
+        """Return a bucket that is there (002 §1.3)."""
         bucket = self._streams.visible(bucket_record(bucket_id))
         if bucket is None:
             raise BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
@@ -53,7 +53,7 @@ class Buckets:
     def expire_some(self, bucket_id: bytes, after: bytes) -> bytes | None:
         """Expire the streams of a bucket whose time has run out, among those that follow a name.
 
-        Gives the name after which to go on; None if that was all, or if a stream lives, so that the bucket stays.
+        Returns the name after which to go on; None if that was all, or if a stream lives, so that the bucket stays.
         """
         now = self._clock.now()
         found = self._storage.scan(bucket_prefix(bucket_id), after, EXPIRED_AT_ONCE)
@@ -74,12 +74,12 @@ class Buckets:
         return outcome
 
     def quota(self, bucket_id: bytes) -> Quota:
-        """Give the quota that a bucket has of its own."""
+        """Return the quota that a bucket has of its own."""
         self.find(bucket_id)
         return self._quotas.own(bucket_id)
 
     def set_quota(self, bucket_id: bytes, quota: Quota) -> None:
-        """Give a bucket a quota of its own. What it holds already, it keeps; the quota outlives the bucket."""
+        """Return a bucket a quota of its own. What it holds already, it keeps; the quota outlives the bucket."""
         self.find(bucket_id)
         stored = StoredQuota(quota)
         name, now, body = QUOTA_RECORDS + bucket_id, self._clock.now(), msgspec.json.encode(stored)
@@ -97,7 +97,7 @@ class Buckets:
             self._quotas.set(bucket_id, None)
 
     def usage(self, bucket_id: bytes) -> tuple[Held, tuple[int, int]] | None:
-        """Give what a bucket holds, and how many bytes and streams it may; None where that is not bounded."""
+        """Return what a bucket holds, and how many bytes and streams it may; None where that is not bounded."""
         self.find(bucket_id)
         bounds = self._quotas.bounds(bucket_id)
         return None if min(bounds) >= UNLIMITED else (self._quotas.held(bucket_id), bounds)

@@ -31,19 +31,19 @@ class Clock:
     """The wall clock in milliseconds, a clock for durations, and randomness."""
 
     def now(self) -> int:
-        """Give the time in milliseconds since the Unix epoch."""
+        """Return the time in milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def elapsed(self) -> float:
-        """Give the seconds of a monotonic clock, for durations. Any thread may call."""
+        """Return the seconds of a monotonic clock, for durations. Any thread may call."""
         return time.perf_counter()
 
     def chance(self) -> float:
-        """Give a random number in [0, 1)."""
+        """Return a random number in [0, 1)."""
         return random.random()  # noqa: S311 - it spreads cache keys, it guards nothing
 
     def token(self) -> str:
-        """Give a random text that can't be guessed."""
+        """Return a random text that can't be guessed."""
         return secrets.token_hex(12)
 
 
@@ -60,6 +60,6 @@ class Incarnations:
         self._last = last
 
     def next(self, now: int) -> int:
-        """Give a number that no stream and no blob has had."""
+        """Return a number that no stream and no blob has had."""
         self._last = max(self._last + 1, now << self._TIME_SHIFT)
         return self._last

@@ -1,6 +1,7 @@
 """The thread that persists groups, one after the other.
 
-The hand-off is a plain queue: a future for each group, which nobody asks, would cost more than the queue itself.
+The hand-off is a plain queue. An executor would make a future for each group; nothing reads it, and it costs more than
+the queue itself.
 """
 
 from collections.abc import Callable
@@ -10,17 +11,17 @@ from typing import Protocol
 
 
 class Worker(Protocol):
-    """Takes steps and does them one after the other; every `Executor` of one thread is one."""
+    """Runs calls one after the other. Every `Executor` with one thread is a worker."""
 
     def submit(self, fn: Callable[..., object], /, *args: object) -> object:
-        """Do a step after those before it. `RuntimeError`: there is no thread to be had."""
+        """Run a call after those before it. Raises `RuntimeError` if no thread can be started."""
 
     def shutdown(self) -> None:
-        """Return when the last step is done, and take no more."""
+        """Take no more calls, and return when the last one has ended."""
 
 
 class CommitThread:
-    """A `Worker` whose thread starts with the first step."""
+    """A `Worker` whose thread starts with the first call."""
 
     def __init__(self) -> None:
         self._steps: SimpleQueue[tuple[Callable[..., object], tuple[object, ...]] | None] = SimpleQueue()
@@ -28,14 +29,14 @@ class CommitThread:
         self._stopped = False
 
     def submit(self, fn: Callable[..., object], /, *args: object) -> None:
-        """Do a step that raises nothing."""
+        """Run a call, which must not raise: an exception would end the thread."""
         if self._stopped:
             raise RuntimeError("the commit thread has ended")
         if self._thread is None:
-            # A daemon, so that a sync that never returns does not keep the process alive.
+            # A daemon thread, so that a sync that never returns does not keep the process alive.
             thread = Thread(target=self._run, name="everbrook-commit", daemon=True)
             thread.start()
-            # Only now: `start` raises if there is no thread to be had, and a later step tries again.
+            # Set after `start`, which raises if no thread can be started: then a later call tries again.
             self._thread = thread
         self._steps.put((fn, args))
 
@@ -44,7 +45,7 @@ class CommitThread:
         while step := take():
             fn, args = step
             fn(*args)
-            # Hold no group while waiting for the next one.
+            # Drop the references: the memory of a large group is freed before the wait for the next one.
             del step, fn, args
 
     def shutdown(self) -> None:

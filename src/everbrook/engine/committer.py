@@ -1,6 +1,6 @@
-"""The committer: group commit. A change is decided early, and answered when it is durable.
+"""The committer: group commit. A change is decided early, and its response is sent when it is durable.
 
-Changes that arrive while a group is being persisted form the next group: one sync for all of them. An answer is parked
+Changes that arrive while a group is being persisted form the next group: one sync for all of them. A response is parked
 until the changes that it depends on are durable. If a group fails, the store is poisoned: all pending and later writes
 fail until the store is opened again, because it is unknown what the disk holds after a failed sync.
 
@@ -28,14 +28,15 @@ from everbrook.storage.api import Storage, StorageFull
 logger = logging.getLogger(__name__)
 
 Parked = Callable[[Unavailable | None], None]
-"""An answer that waits. It is called with None when its change is durable, or with the reason why it never will be."""
+"""A parked response. It is called with None when its change is durable, or with the error that prevents that."""
 
 
+# Older refusals are forgotten: a response is parked soon after its change was submitted.
 MAX_REMEMBERED_REFUSALS = 64
 
 
 class RefusedRange(Struct, frozen=True):
-    """The numbers of changes that the storage refused for want of room."""
+    """The numbers of consecutive changes that the storage refused for want of room, and the error for them."""
 
     first: int
     last: int
@@ -50,11 +51,11 @@ class CommitCallbacks(Struct, frozen=True):
     roll_back: Callable[[list[Change]], None]
     """Called with all pending changes if there is no room for a group."""
     fail: Callable[[Unavailable], None]
-    """Called when the store is poisoned, after all parked answers."""
+    """Called when the store is poisoned, after all parked responses have failed."""
 
 
 class Committer:
-    """Orders changes, makes them durable in groups, and releases the answers that wait for them."""
+    """Numbers changes, makes them durable in groups, and releases the responses that wait for them."""
 
     def __init__(
         self,
@@ -102,13 +103,13 @@ class Committer:
 
     @property
     def silent_secs(self) -> float | None:
-        """For how long changes have waited without a group being completed. None: no change waits."""
+        """How long changes have waited since the last group was completed. None: no change waits."""
         since = self.pending_since
         return None if since is None else self._clock.elapsed() - max(since, self._progress_at)
 
     @property
     def parked(self) -> int:
-        """How many answers are parked."""
+        """How many responses are parked."""
         return len(self._parked)
 
     def submit(self, change: Change) -> None:
@@ -122,7 +123,7 @@ class Committer:
             self._watch.start()
         self._queue.append(change)
         if not self._under_way:
-            # In a later turn: changes of this turn then form one group, which needs one sync.
+            # In a later turn, so that all changes of this turn form one group, which needs one sync.
             self._under_way = True
             self._faults.soon(Callback.COMMIT, self._start, failed=self._step_failed)
 
@@ -134,6 +135,7 @@ class Committer:
             self.durable = self.last
             self._publish(change)
         except Exception as error:
+            # Readers and decisions may have seen a part of the change, and it can't be taken back.
             self._faults.note(Callback.COMMIT)
             raise self.poison(f"a change could not be applied: {error!r}") from error
 
@@ -144,7 +146,7 @@ class Committer:
             self._publish(change)
 
     def park(self, number: int, answer: Parked) -> None:
-        """Call `answer` when change `number` is durable, or with the reason why it never will be."""
+        """Call `answer` with None when change `number` is durable, or with the error that prevents it."""
         if number <= self.durable:
             # The numbers of refused changes count as durable, so that later numbers can be.
             answer(next((past.failure for past in self._refused if past.first <= number <= past.last), None))
@@ -155,7 +157,7 @@ class Committer:
 
     def between_groups(self, call: Callable[[], None]) -> None:
         """Call `call` when no group is being persisted, and the last group is applied or has failed."""
-        # After a failure no group ends any more, so nothing would call what waits for that.
+        # After a failure no group ends any more, so a call that waited for that would never run.
         if self._under_way and not self.failure:
             self._between.append(call)
         else:
@@ -174,7 +176,8 @@ class Committer:
         try:
             self._worker.submit(self._persist, group)
         except RuntimeError as error:
-            # No thread could be started. Poison in a later turn: the answers of the last group come first.
+            # No thread could be started. Poison in a later turn, because `_finish` may have called this: the responses
+            # of its group are durable and must be released first.
             reason = f"the storage takes no more writes until it is restarted: {error}"
             self._faults.soon(Callback.COMMIT, self.poison, reason, error, failed=self._step_failed)
         else:
@@ -195,17 +198,17 @@ class Committer:
         self._faults.soon_threadsafe(Callback.COMMIT, self._finish, group, error, ended, failed=self._step_failed)
 
     def _commit_stack(self) -> str:
-        """Give the stack of the commit thread at this moment."""
+        """Return the stack of the commit thread at this moment."""
         thread = self._persisting
         return "no group is being persisted" if thread is None else stack_of(thread)
 
     def _finish(self, group: list[Change], error: BaseException | None, ended: float) -> None:
-        """Publish a group, start the next one, and only then answer, so that the disk does not wait for sockets."""
+        """Publish a group, start the next one, and only then release responses: the disk must not wait for sockets."""
         self._group_since = None
         self._progress_at = ended
         self.commits.sizes.observe(len(group))
         if self.failure:
-            # All answers have failed already. The group may be durable: the next start recovers it then.
+            # All responses have failed already. The group may be durable; then the next start recovers it.
             return
         if isinstance(error, StorageFull):
             self._refuse(group, error)
@@ -217,7 +220,8 @@ class Committer:
             # It is unknown which changes of the group are visible.
             self.poison(f"changes that are durable could not be applied: {raised!r}")
             return
-        # No group is being persisted at this point.
+        # Here no group is being persisted, and every durable change is applied: the moment at which a pin is
+        # consistent.
         if self._between:
             self._call_between()
         if self._queue:
@@ -245,7 +249,7 @@ class Committer:
         if self._worker is None or self.failure or self._under_way:
             return
         if self.last == last:
-            # In the worker's thread, because the journal has one writer: a group that arrives now waits for the seal.
+            # In the worker's thread, because the journal has one writer. A group that arrives now waits for the seal.
             self._worker.submit(self._seal)
         else:
             self._seal_later()
@@ -254,14 +258,14 @@ class Committer:
         try:
             self._storage.seal()
         except StorageFull:
-            # The journal is unchanged, and the next group proves the last one.
+            # The journal is unchanged, and the next group will prove the last one durable.
             return
         except BaseException as error:  # noqa: BLE001 - after any exception it is unknown what the disk holds
             reason = f"the storage failed and takes no more writes until it is restarted: {error}"
             self._faults.soon_threadsafe(Callback.COMMIT, self.poison, reason, error, failed=self._step_failed)
 
     def _release(self) -> None:
-        """Call the parked answers whose changes are durable."""
+        """Release the parked responses whose changes are durable."""
         parked, durable = self._parked, self.durable
         due: list[Parked] = []
         while parked and parked[0][0] <= durable:
@@ -269,10 +273,10 @@ class Committer:
         self._faults.each(Callback.ANSWER, due, None)
 
     def _refuse(self, group: list[Change], error: StorageFull) -> None:
-        """Give up a group that there is no room for, and all changes that were decided on top of it.
+        """Refuse a group for want of room, and with it all changes that were decided on top of it.
 
-        The storage is unchanged. The numbers of refused changes are not used again: a parked answer must not be taken
-        for one of another change.
+        The storage is unchanged. The numbers of refused changes are not used again, because a response that was parked
+        under such a number must not be released by another change.
         """
         self.commits.refused += 1
         failure = Unavailable(f"nothing can be stored now: {error}")
@@ -280,7 +284,8 @@ class Committer:
         self._queue = []
         self._under_way = False
         self._refused.append(RefusedRange(self.durable + 1, self.last, failure))
-        # Skip one number, so that no later answer depends on a refused change.
+        # Skip one number: a response without a change of its own is parked under `last`, and must not fail because of a
+        # change that was refused before it.
         self.last += 1
         self.durable = self.last
         if raised := self._faults.run(Callback.COMMIT, self._callbacks.roll_back, refused):
@@ -304,16 +309,17 @@ class Committer:
         logger.critical("the store takes no more writes: %s", reason, exc_info=error)
         failure = self.stop(reason)
         if self._faults.run(Callback.FAILURE, self._callbacks.fail, failure):
-            # The callback ends the process, so a fault in it must not prevent that: call it once more.
+            # The callback ends the server. A fault in it must not leave a poisoned server running, so call it once
+            # more.
             self._faults.soon(Callback.FAILURE, self._callbacks.fail, failure)
         return failure
 
     def _step_failed(self) -> None:
-        """Poison the store after a fault in a step: without that step no further change would become durable."""
+        """Poison the store after a fault in a step: without that step no later change would become durable."""
         self.poison("a commit step failed; the log has the reason")
 
     def stop(self, reason: str) -> Unavailable:
-        """Take no more changes, and call all parked answers with the reason."""
+        """Take no more changes, and fail all parked responses with the reason."""
         failure = self.failure = Unavailable(reason)
         self._queue.clear()
         self._watch.stop()
@@ -324,7 +330,7 @@ class Committer:
         return failure
 
     def close(self) -> None:
-        """Wait for the group that is being persisted, and take no more changes. Parked answers fail."""
+        """Wait for the group that is being persisted, and take no more changes. Parked responses fail."""
         if self._worker is not None:
             self._worker.shutdown()
         if self.failure is None:

@@ -1,7 +1,7 @@
 """The engine: load, decide, store, wake.
 
-A command is decided at once against the newest state and answered when what it rests on is durable; readers see durable
-state only. All calls come from one thread, the loop's.
+A command is decided at once against the newest state. Its response is sent when the changes that it depends on are
+durable. Readers see durable state only. All calls come from one thread, that of the event loop.
 """
 
 import contextlib
@@ -78,10 +78,10 @@ from everbrook.storage.api import Pin, Storage
 
 
 class Engine:
-    """Executes commands in four steps: load, decide, store, wake. Its parts read, list and look after the streams.
+    """Executes commands in four steps: load, decide, store, wake.
 
-    `readers` reads streams, `listing` finds them by prefix, `buckets` and `quotas` are about what buckets hold, and
-    `reclaimer` gives space back.
+    Its parts do the rest: `readers` reads streams, `listing` finds them by prefix, `buckets` lists and changes buckets,
+    `quotas` bounds the usage of buckets, and `reclaimer` frees the space of removed bytes.
     """
 
     def __init__(
@@ -106,15 +106,16 @@ class Engine:
         self.faults = Faults(clock, scheduler)
         self.turns = Turns(self.faults)
         self.epoch = storage.epoch
-        """A number of the storage that changes with each restore: offsets may mean other bytes afterwards."""
+        """The epoch of the store. It changes with each restore, because an offset may mean other bytes afterwards."""
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
         self.on_failure: Callable[[Unavailable], None] | None = None
-        """Called when the store is poisoned, after all parked answers."""
+        """Called when the store is poisoned, after all parked responses have failed."""
         self._storage = storage
         self._duplicates = 0
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
-        # Random, because a number of the clock could equal that of an earlier run, whose tokens would be accepted then.
+        # Random, because a number taken from the clock could repeat one of an earlier run, and the tokens of that run
+        # would then be accepted.
         self.recent_changes = RecentChanges(int(clock.token()[:16], 16), tuning.recent_changes)
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self.reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
@@ -139,11 +140,12 @@ class Engine:
             self._committer.stop(storage.refusal)
         self._ownership = Ownership(storage, self._lose_folder, self.faults, tuning.ownership)
         if storage.blocking:
+            # Blobs with numbers from `first` on belong to uploads of this run, so the search for orphans spares them.
             self.reclaimer.sweep(first)
 
     @property
     def last_change(self) -> int:
-        """The number of the newest change, on which an answer that is given now depends."""
+        """The number of the newest change. A response that is made now depends on it."""
         return self._committer.last
 
     @property
@@ -153,13 +155,13 @@ class Engine:
 
     @property
     def pending_secs(self) -> float:
-        """For how long the oldest pending change has waited."""
+        """How long the oldest pending change has waited."""
         since = self._committer.pending_since
         return 0.0 if since is None else self.clock.elapsed() - since
 
     @property
     def stalled_secs(self) -> float:
-        """For how long changes have waited without any progress; 0 while that is below the bound for a stall."""
+        """How long changes have waited without any progress; 0 while that is below the bound for a stall."""
         secs = self._committer.silent_secs
         return 0.0 if secs is None or secs < self.tuning.commit.stall_secs else secs
 
@@ -184,18 +186,18 @@ class Engine:
         self._committer.poison(reason)
 
     def when_durable(self, change: int, answer: Parked) -> None:
-        """Call `answer` when a change is durable, or with the reason why it never will be."""
+        """Call `answer` with None when a change is durable, or with the error that prevents it."""
         self._committer.park(change, answer)
 
     def _when_all_durable(self, call: Callable[[], None]) -> None:
         self._committer.park(self._committer.last, lambda _: call())
 
     def new_incarnation(self) -> int:
-        """Give a number for a stream that may be created."""
+        """Return a number for a stream that may be created."""
         return self._incarnations.next(self.clock.now())
 
     def exists(self, name: bytes) -> bool:
-        """Tell whether a stream has a name, in the newest state."""
+        """Return whether a stream has a name, in the newest state."""
         return self._streams.stream(name) is not None
 
     def follow_subscriptions(self, find: Callable[[bytes], Subscription | None]) -> None:
@@ -235,7 +237,8 @@ class Engine:
     def execute(self, command: Command | SubscriptionCommand) -> Outcome:
         """Decide on a command and submit its change, or raise the refusal.
 
-        The answer, or the refusal, may be sent when `last_change` is durable.
+        The response, also that of a refusal, may be sent when `last_change` is durable: a refusal, too, can depend on a
+        change that is pending.
         """
         if self._committer.failure:
             self._require_storage()
@@ -243,20 +246,20 @@ class Engine:
             self.limits.check_body(command.name, command.body)
         decision = decide(self._streams, command)
         if decision.change:
-            # The order matters: what is refused must leave no trace, so all refusals come before `prepare`.
+            # The order matters: a refused command must leave no trace, so all refusals come before `prepare`.
             if self._streams.damaged or self._storage.damaged_streams:
                 self._streams.require_whole(decision.change)
             self._capacity.reserve(command, decision.change)
             self._streams.prepare(decision.change)
             self._committer.submit(decision.change)
-        # An append that changes nothing, such as a duplicate, uses the stream all the same (§5.1).
+        # An append without a change, such as a duplicate, still renews the TTL of the stream (§5.1).
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
             stream.touched_at = command.now
             self._duplicates += isinstance(decision.outcome, Duplicate)
         return decision.outcome
 
     def find_ended(self, name: bytes) -> Ended | None:
-        """Tell where a stream ended that has expired, or that only its forks keep."""
+        """Return the end of a stream that is expired or soft-deleted. None: the name has no durable stream."""
         stream = self._streams.visible(name)
         return None if stream is None else end_of(stream.committed)
 
@@ -268,16 +271,17 @@ class Engine:
 
     def _require_storage(self) -> None:
         if self._committer.failure:
+            # One exception object is raised many times: without this its traceback would grow with each raise.
             raise self._committer.failure.with_traceback(None)
 
     def _execute_due(self, command: Expire | Trim) -> None:
-        """Expire or trim a stream. A damaged one stays, so that its readers get an error and not a 404."""
+        """Expire or trim a stream. A damaged stream stays, so that its readers get an error and not a 404."""
         if not self.failure:
             with contextlib.suppress(StreamDamaged):
                 self.execute(command)
 
     def _roll_back(self, changes: list[Change]) -> None:
-        """Forget changes that there was no room for. Expiries among them are tried again later."""
+        """Undo changes that the storage refused for want of room. Expiries among them are tried again later."""
         self._expiry.watch_again(self._streams.roll_back(changes))
         self.quotas.forget_changes()
         if self.on_roll_back:
@@ -298,7 +302,7 @@ class Engine:
         """
         self._require_storage()
         (edit,) = change = decide(self._streams, command).change
-        # The change does not count the bytes of the snapshot, which are on their way.
+        # The size of the snapshot is not part of this change: its bytes have yet to arrive.
         differences = self.quotas.measure(change) if self.quotas.active else {}
         check_size = partial(self.quotas.check_snapshot, differences)
         check_size(size)
@@ -317,15 +321,16 @@ class Engine:
         return upload
 
     def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
-        """Publish a finished upload. The answer may be sent when `last_change` is durable."""
+        """Publish a finished upload. The response may be sent when `last_change` is durable."""
         outcome = self.execute(
             replace(command, owner=upload.owner, blob=upload.blob, size=upload.size, digest=upload.digest)
         )
-        # Kept as soon as a pending change refers to the blob: a client that leaves now must not remove it.
+        # From here on a pending change refers to the blob, so a client that disconnects must not remove it.
         upload.keep()
 
         def settle(failure: Unavailable | None) -> None:
-            # There was no room to refer to the blob. After any other failure the change may be durable.
+            # The change was refused for want of room, so nothing refers to the blob. After any other failure the change
+            # may be durable, and the blob must stay.
             if failure and not self.failure:
                 upload.remove()
 
@@ -335,9 +340,9 @@ class Engine:
     # The whole
 
     def pin(self, take: Callable[[Pin | None, Exception | None], None]) -> None:
-        """Pin the store between two groups, with everything that was answered until now, and pass the pin to `take`.
+        """Pin the store between two groups, with every change that was acknowledged before, and pass the pin to `take`.
 
-        `take` gets an error if that fails, and None twice if the storage keeps nothing on a disk.
+        `take` gets an error if that fails, and None twice if the storage has no files.
         """
         self._committer.between_groups(lambda: self._pin(take))
 
@@ -345,13 +350,13 @@ class Engine:
         try:
             self._require_storage()
             pin = self._storage.pin()
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
+        except Exception as error:  # noqa: BLE001 - the caller gets any error
             take(None, error)
         else:
             take(pin, None)
 
     def inspect(self) -> EngineStats:
-        """Give what was counted, and what is in memory at the moment."""
+        """Return the counters, and the numbers of streams and changes in memory now."""
         committer, streams = self._committer, self._streams
         return EngineStats(
             commits=committer.commits,

@@ -182,7 +182,7 @@ class DeadlineScan:
             self._execute(Trim(identity.name, now))
 
     def _aged(self, head: Head, now: int) -> bool:
-        """Tell whether the oldest message of a stream is too old, or may be."""
+        """Return whether the oldest message of a stream is too old, or may be."""
         retention, earliest = head.identity.retention, head.kept.earliest
         if retention is None or retention.max_age_secs is None:
             return False
@@ -195,7 +195,7 @@ class DeadlineScan:
         return False
 
     def _uncut(self, head: Head) -> bool:
-        """Tell whether an earlier run may have ended before it applied the policy to what was written last."""
+        """Return whether an earlier run may have ended before it applied the policy to what was written last."""
         return self._first_round and head.identity.retention is not None and head.written_at < self._started_at
 
     def stop(self) -> None:

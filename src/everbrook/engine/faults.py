@@ -99,7 +99,7 @@ class Faults:
     # Now
 
     def run(self, kind: Callback, callback: Callable[..., object], *args: object) -> Exception | None:
-        """Run a callback. Gives the exception that it raised, which is counted and logged, or None."""
+        """Run a callback. Returns the exception that it raised, which is counted and logged, or None."""
         try:
             if self.intercept is None:
                 callback(*args)
@@ -196,7 +196,7 @@ class Faults:
     def guarded(
         self, kind: Callback, callback: Callable[..., object], failed: Callable[[], object] | None = None
     ) -> Callable[..., None]:
-        """Give a guarded callback, which raises nothing, for a caller outside of the scheduler."""
+        """Return a guarded callback, which raises nothing, for a caller outside of the scheduler."""
         return partial(self._run, kind, callback, failed)
 
     def _run(

@@ -1,7 +1,7 @@
 """Feeds: the live readers that wait at the tail of a stream, in the order in which they joined.
 
-What becomes durable within one turn of the event loop is one batch. It is read once and given to every reader. The
-first reader that needs an encoding of it leaves the encoding in the batch for the others.
+All messages that become durable within one turn of the event loop are one batch. It is read once and delivered to
+every reader. The first reader that needs an encoding of it leaves the encoding in the batch for the others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ class Batch:
         self.encodings: dict[object, bytes] = {}
 
     def encoded(self, key: object, encode: Callable[[], bytes]) -> bytes:
-        """Give the encoding called `key`. The first reader that asks for it makes it."""
+        """Return the encoding called `key`. The first call for it makes it."""
         encoding = self.encodings.get(key)
         if encoding is None:
             encoding = self.encodings[key] = encode()
@@ -42,14 +42,14 @@ class Reader(Protocol):
         """Take a batch. The reader may leave the feed in this call."""
 
     def fail(self, error: ProtocolError) -> None:
-        """Take the error that ends the read. The reader has left the feed already."""
+        """End the read with an error. The reader has left the feed already."""
 
 
 class Feed:
     """The live readers of one stream."""
 
     def __init__(self, next_batch: Callable[[int], Batch | None], faults: Faults) -> None:
-        """`next_batch` gives the batch that begins at a position, or None if there is nothing new."""
+        """`next_batch` returns the batch that begins at a position, or None at the tail."""
         self._next_batch = next_batch
         self._faults = faults
         self._readers: dict[Reader, None] = {}
@@ -63,7 +63,8 @@ class Feed:
     def join(self, reader: Reader, tail: int) -> None:
         """Add a reader that has everything before `tail`, the committed one."""
         if self._readers:
-            # The others may wait for a delivery in a later turn. All readers of a feed have the same position.
+            # All readers of a feed have the same position. A delivery to the present ones may be scheduled for a later
+            # turn, so they get it now, before the position moves to `tail`.
             self._deliver()
         self._position = tail
         self._readers[reader] = None
@@ -73,7 +74,7 @@ class Feed:
         self._readers.pop(reader, None)
 
     def wake(self) -> None:
-        """Deliver in a later turn, so that everything that becomes durable in this turn is one batch."""
+        """Deliver in a later turn, so that all messages that become durable in this turn are one batch."""
         if self._readers and not self._awake:
             self._awake = True
             self._faults.soon(Callback.READER, self._deliver_soon, failed=self._break_off)
@@ -84,8 +85,8 @@ class Feed:
 
     def _deliver(self) -> None:
         while self._readers and (batch := self._read()):
-            # Moved first, because deliveries may be nested: a `join` within one delivers to the others first, and
-            # begins behind this batch.
+            # The position moves first, because deliveries may be nested: a `join` within a delivery delivers to the
+            # other readers, and that must begin behind this batch.
             self._position = batch.page.end
             served = self._served
             self._faults.each(Callback.READER, self._deliveries(), batch, self._give_up)
@@ -98,18 +99,18 @@ class Feed:
         self.end(ProtocolError(UNREADABLE))
 
     def _read(self) -> Batch | None:
-        """Give the next batch. If it can't be read, end all readers with the error."""
+        """Return the next batch. If it can't be read, end all readers with the error."""
         try:
             return self._next_batch(self._position)
         except ProtocolError as error:
             self.end(error)
-        except Exception:  # noqa: BLE001 - the readers are told, whatever it is
+        except Exception:  # noqa: BLE001 - the readers get any error
             self._faults.note(Callback.READER)
             self.end(ProtocolError(UNREADABLE))
         return None
 
     def _deliveries(self) -> Iterator[Callable[[Batch], None]]:
-        """Give the `deliver` of each reader, unless the reader has left when its turn comes."""
+        """Yield the `deliver` of each reader that has not left by then."""
         # A copy, because readers leave, and join again, while they are served.
         for reader in tuple(self._readers):
             if reader in self._readers:
@@ -128,7 +129,7 @@ class Feed:
 
     def end(self, error: ProtocolError) -> None:
         """Remove all readers, and end each with the error."""
-        # Removed first: a reader that ends may join another feed, or this one again.
+        # The readers are removed first: one that is ended may join another feed, or this one again.
         readers = tuple(self._readers)
         self._readers.clear()
         for reader in readers:

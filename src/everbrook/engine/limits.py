@@ -91,5 +91,5 @@ class Limits(Struct, frozen=True):
 
 
 def _own_bytes(head: Head) -> int:
-    """Give the size of a stream without what a fork inherits and without what was cut."""
+    """Return the size of a stream without what a fork inherits and without what was cut."""
     return head.tail - max(head.identity.first_own_offset, head.kept.earliest)

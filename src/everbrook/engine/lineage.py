@@ -42,7 +42,7 @@ class Lineage:
         self.unapplied: list[Write] = []
 
     def read(self, start: int, end: int) -> bytes:
-        """Give the bytes from `start` to `end`, whoever holds them."""
+        """Return the bytes from `start` to `end`, whoever holds them."""
         if start >= self.start:
             return self.storage.read(self.incarnation, start, end)
         parts: list[bytes] = []
@@ -56,7 +56,7 @@ class Lineage:
         return b"".join(reversed(parts))
 
     def holder_of(self, offset: int) -> "tuple[Lineage, int]":
-        """Give the part that a position belongs to, and where that part ends for this stream."""
+        """Return the part that a position belongs to, and where that part ends for this stream."""
         holder, end = self, OPEN_END
         while offset < holder.start and (source := holder.source):
             jump = holder.jump
@@ -67,7 +67,7 @@ class Lineage:
         return holder, end
 
     def end_of_parts(self, start: int, parts: int) -> int:
-        """Give where the last of so many parts ends, counted from the one that holds `start`."""
+        """Return where the last of so many parts ends, counted from the one that holds `start`."""
         depth = self.holder_of(start)[0].depth + parts
         behind = self
         if depth > self.depth:
@@ -78,11 +78,11 @@ class Lineage:
         return behind.start
 
     def is_boundary(self, offset: int) -> bool:
-        """Tell whether a message begins or ends at `offset`."""
+        """Return whether a message begins or ends at `offset`."""
         return self.boundary_at_or_before(offset) == offset
 
     def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`. A divergence point is one."""
+        """Return the last message boundary not greater than `offset`. A divergence point is one."""
         holder, _ = self.holder_of(offset)
         if offset == holder.start:
             return offset
@@ -92,7 +92,7 @@ class Lineage:
         return max(holder.start, self.storage.boundary_at_or_before(holder.incarnation, offset))
 
     def boundary_after(self, offset: int) -> int:
-        """Give the first message boundary greater than `offset`."""
+        """Return the first message boundary greater than `offset`."""
         holder, part_end = self.holder_of(offset)
         if offset < holder.applied:
             return min(part_end, self.storage.index_at(holder.incarnation, offset).boundary_after(offset))
@@ -100,7 +100,7 @@ class Lineage:
         return min(part_end, next(end for end in ends if end > offset))
 
     def append_end(self, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`, as far as this stream has it."""
+        """Return the end of the append that holds the byte at `offset`, as far as this stream has it."""
         holder, part_end = self.holder_of(offset)
         if offset < holder.applied:
             return min(part_end, self.storage.index_at(holder.incarnation, offset).append_end(offset))
@@ -108,7 +108,7 @@ class Lineage:
         return min(part_end, next(end for end in ends if end > offset))
 
     def time_at(self, offset: int) -> int:
-        """Give the time of the append that holds the byte at `offset`."""
+        """Return the time of the append that holds the byte at `offset`."""
         holder, _ = self.holder_of(offset)
         if offset < holder.applied:
             return self.storage.index_at(holder.incarnation, offset).time_at(offset)
@@ -116,7 +116,7 @@ class Lineage:
         return next(write.head.written_at for write in writes if write.ends[-1] > offset)
 
     def first_since(self, start: int, end: int, time: int) -> int:
-        """Give where the first message between two boundaries begins that was appended at `time` or later.
+        """Return where the first message between two boundaries begins that was appended at `time` or later.
 
         The times of a stream's appends never go back.
         """
@@ -169,7 +169,7 @@ class Lineage:
         return offset
 
     def messages(self, start: int, end: int) -> Messages:
-        """Give the messages between two boundaries, all of which are in the storage."""
+        """Return the messages between two boundaries, all of which are in the storage."""
         ends, times = array("Q"), array("Q")
         while start < end:
             holder, part_end = self.holder_of(start)
@@ -181,7 +181,7 @@ class Lineage:
         return Messages(ends, times)
 
     def _messages_in(self, holder: "Lineage", start: int, end: int) -> Messages:
-        """Give the messages of one part. One that a fork's divergence point cuts ends there for the fork."""
+        """Return the messages of one part. One that a fork's divergence point cuts ends there for the fork."""
         found = self.storage.messages(holder.incarnation, start, end)
         if not found.ends or found.ends[-1] < end:
             found.ends.append(end)

@@ -30,7 +30,7 @@ class Listing:
         return self._storage.count(prefix)
 
     def living(self, prefix: bytes, after: bytes, limit: int) -> Named:
-        """Give the living streams whose names begin with `prefix`, in order."""
+        """Return the living streams whose names begin with `prefix`, in order."""
         found: Named = []
         go_on_after: bytes | None = after
         while go_on_after is not None and len(found) < limit:
@@ -39,14 +39,14 @@ class Listing:
         return found
 
     def scan(self, prefix: bytes, after: bytes, limit: int) -> tuple[Named, bytes | None]:
-        """Give the living streams among the next `limit` names, and the name to continue after, if there are more."""
+        """Return the living streams among the next `limit` names, and the name to continue after, if there are more."""
         now = self._clock.now()
         found = self._storage.scan(prefix, after, limit)
         living = [(name, head) for name, head in found if head is None or self.lives(head, now)]
         return living, found[-1][0] if len(found) == limit else None
 
     def lives(self, head: Head, now: int) -> bool:
-        """Tell whether a stream is neither deleted nor expired, without loading it."""
+        """Return whether a stream is neither deleted nor expired, without loading it."""
         if head.deleted or not head.identity.mortal:
             return not head.deleted
         stream = self._streams.in_memory(head.identity.name)[0]
@@ -61,12 +61,12 @@ class Listing:
         return list(self._newest(found)), go_on_after
 
     def arriving(self, prefix: bytes) -> list[Head]:
-        """Give the newest heads of the streams below `prefix` that no scan finds: they are not durable yet."""
+        """Return the newest heads of the streams below `prefix` that no scan finds: they are not durable yet."""
         heads = self._streams.arriving_heads(prefix)
         return [head for head in heads if self._streams.in_memory(head.identity.name)[0] is None]
 
     def heads(self, prefix: bytes) -> Iterator[Head]:
-        """Give the newest heads of all streams whose names begin with `prefix`, deleted and expired ones included."""
+        """Yield the newest heads of all streams whose names begin with `prefix`, deleted and expired ones included."""
         after = b""
         while found := self._storage.scan(prefix, after, self._counting_slice):
             yield from self._newest(found)
@@ -74,7 +74,7 @@ class Listing:
         yield from self.arriving(prefix)
 
     def _newest(self, found: Named) -> Iterator[Head]:
-        """Give the newest heads of durable streams. One whose removal is pending, or that is damaged, has none."""
+        """Yield the newest heads of durable streams. One whose removal is pending, or that is damaged, has none."""
         for name, head in found:
             durable, newest = self._streams.in_memory(name)
             if newest:

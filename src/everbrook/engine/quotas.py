@@ -56,7 +56,7 @@ class Quotas:
         self.active = known > 0 or min(bounds) < UNLIMITED
 
     def own(self, bucket_id: bytes) -> Quota:
-        """Give the quota that was set for a bucket."""
+        """Return the quota that was set for a bucket."""
         if bucket_id not in self._own:
             self._own[bucket_id] = self._load(bucket_id)
         stored = self._own[bucket_id]
@@ -74,17 +74,17 @@ class Quotas:
         self._own[bucket_id] = stored
 
     def bounds(self, bucket_id: bytes) -> tuple[int, int]:
-        """Give how many bytes and how many streams a bucket may hold."""
+        """Return how many bytes and how many streams a bucket may hold."""
         own, limits = self.own(bucket_id), self._limits
         max_bytes = limits.max_bucket_bytes if own.max_bytes is None else own.max_bytes
         return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
 
     def held(self, bucket_id: bytes) -> Held:
-        """Give what a bucket holds."""
+        """Return what a bucket holds."""
         return self._usage.of(bucket_id)
 
     def measure(self, change: Change) -> Differences:
-        """Give by how much a change increases or reduces the usage, for `follow` once the change is submitted."""
+        """Return by how much a change increases or reduces the usage, for `follow` once the change is submitted."""
         # Before the differences: a scope that is measured after the change would count it twice.
         for name in {edit.head.identity.name for edit in change}:
             self._measure(bucket_of(name))

@@ -1,4 +1,4 @@
-"""Reads of what is durable: page by page for readers that catch up, in batches for readers that wait at the tail."""
+"""Reads of durable data: page by page for readers that catch up, in batches for readers that wait at the tail."""
 
 from collections.abc import Iterator
 
@@ -21,12 +21,12 @@ from everbrook.storage.api import BlobReader, Storage
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.message_index import Messages
 
-# A page has bytes of at most so many streams of a chain of forks: each is read apart.
+# A page has bytes of at most so many streams of a chain of forks, because the bytes of each are a read of their own.
 MAX_PAGE_PARTS = 64
 
 
 class Readers:
-    """Finds streams, and reads what is durable of them. Changes that are not durable yet can't be seen here."""
+    """Finds streams, and reads their durable data. Pending changes are not visible here."""
 
     def __init__(
         self, storage: Storage, clock: Clock, limits: Limits, streams: Streams, faults: Faults, tuning: FeedTuning
@@ -40,7 +40,7 @@ class Readers:
         self.open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
 
     def find(self, name: bytes, now: int) -> Stream:
-        """Give a stream that lives, to look at what is durable of it."""
+        """Return a stream that has not ended, to look at its durable state. This does not count as a use of it."""
         stream = self._streams.visible(name)
         if stream is None:
             raise missing(self._streams, name)
@@ -49,13 +49,13 @@ class Readers:
         return stream
 
     def open(self, name: bytes, now: int) -> Stream:
-        """Give a stream that lives, to read from it: that begins its sliding time to live anew (§5.1)."""
+        """Return a stream to read from it, which renews its TTL (§5.1)."""
         stream = self.find(name, now)
         stream.touched_at = now
         return stream
 
     def current(self, stream: Stream) -> Stream:
-        """Give a stream that was found earlier as it is in memory now: it may have left and come back."""
+        """Return the present object of a stream that was found earlier: it may have been evicted and loaded again."""
         if stream.resident:
             return stream
         identity = stream.committed.identity
@@ -69,7 +69,7 @@ class Readers:
     ) -> Page:
         """Cut the page of a stream that begins at `offset` and does not go beyond `until`.
 
-        It has at most `max_bytes`, by default as many as are held at once, but a whole message.
+        It has at most `max_bytes`, by default `batch_bytes`; a message that is larger is a page by itself.
         """
         if stream.ended:
             raise stream.ended.with_traceback(None)
@@ -84,31 +84,31 @@ class Readers:
         return page_from(head, lineage, start, max_bytes or self.batch_bytes, until)
 
     def _readable_end(self, stream: Stream, damage: DamageMark, start: int, until: int | None) -> int | None:
-        """End a page before the damage of its stream. At the tail nobody waits: nothing more will come."""
+        """End a page before the damage of its stream. No reader waits at a damaged tail, which gets no more data."""
         head = stream.committed
         if start < damage.offset:
             end = stream.lineage.boundary_at_or_before(min(damage.offset, head.tail))
             if end > start:
                 return end if until is None else min(until, end)
         elif start < head.tail or head.closed or head.identity.incarnation not in self._streams.damaged:
-            # The read verifies what it gives: behind the damage there may be more.
+            # Bytes behind the damage may be readable. The read verifies what it returns, so it may try.
             return until
         raise StreamDamaged(f"the stream is damaged from offset {damage.offset:016d} on: {damage.reason}")
 
     def begin(self, stream: Stream, query: ReadQuery) -> int:
-        """Give where a read begins that looks for its beginning."""
+        """Return the offset at which the read of a query begins."""
         return begin(stream.committed, stream.lineage, query)
 
     def look_up(self, stream: Stream, query: ReadQuery) -> int:
-        """Give the offset that a query asks for that reads nothing."""
+        """Return the offset that a query without a read (`HEAD`) asks for."""
         return look_up(stream.committed, stream.lineage, query)
 
     def messages(self, stream: Stream, page: Page) -> Messages:
-        """Give where the messages of a page end, and when they were appended."""
+        """Return the ends of the messages of a page, and the times at which they were appended."""
         return stream.lineage.messages(page.start, page.end)
 
     def read(self, stream: Stream, page: Page) -> bytes:
-        """Give the stored bytes of a page."""
+        """Return the stored bytes of a page."""
         if page.start == page.end:
             return b""
         try:
@@ -119,7 +119,7 @@ class Readers:
             raise
 
     def read_part(self, stream: Stream, start: int, end: int) -> bytes:
-        """Give the stored bytes of a part of a page that was cut before, if all of it is still there."""
+        """Return the stored bytes of a part of a page that was cut before, if the stream still retains all of it."""
         stream = self.current(stream)
         if stream.ended:
             raise stream.ended.with_traceback(None)
@@ -127,11 +127,11 @@ class Readers:
         return self.read(stream, Page(stream.committed, start, end))
 
     def live_page(self, stream: Stream, offset: int) -> Page:
-        """Cut the page that live readers get at an offset."""
+        """Cut the page that live readers at an offset get."""
         return self._cut_batch(stream, self.page(stream, offset))
 
     def _cut_batch(self, stream: Stream, page: Page) -> Page:
-        """Cut a page of text or bytes to as many messages as are encoded in one go, as each becomes an event."""
+        """Bound the messages of a page of text or bytes, because each becomes an event of its own."""
         most = self._batch_messages
         if page.end - page.start <= most or page.head.identity.json:
             return page
@@ -139,16 +139,16 @@ class Readers:
         return page if end == page.end else Page(page.head, page.start, end)
 
     def batch(self, stream: Stream, page: Page) -> Batch:
-        """Give a page with its bytes, for live readers."""
+        """Return a page with its bytes, for live readers."""
         stored, now = self.read(stream, page), self._clock.now()
         if not stored or page.head.identity.json:
             return Batch(page, stored, now)
         return Batch(page, stored, now, self.messages(stream, page).ends)
 
     def read_all(self, name: bytes) -> Iterator[bytes]:
-        """Give everything that a stream retains, page by page; nothing if it is not there.
+        """Yield all retained bytes of a stream, page by page; nothing if the stream does not exist.
 
-        `StreamDamaged` says that a part of it is lost.
+        Raises `StreamDamaged` if a part of them is lost.
         """
         stream = self._streams.visible(name)
         if stream is None:
@@ -159,20 +159,20 @@ class Readers:
             yield unpack(page.head.identity, self.read(stream, page))
             offset = page.end
         if stream.damage:
-            # What is lost may be the last that was written.
+            # The lost bytes may be the last ones, behind the tail that can be read: this raises the error for them.
             self.page(stream, offset)
 
     def size_of(self, name: bytes) -> int:
-        """Give how many bytes a stream retains."""
+        """Return how many bytes a stream retains."""
         stream = self._streams.visible(name)
         return stream.committed.tail - stream.committed.kept.earliest if stream else 0
 
     def open_blob(self, stream: Stream, snapshot: Snapshot) -> BlobReader:
-        """Begin to read the bytes of a snapshot of a stream. `Unavailable` says that too many are open."""
+        """Begin to read the bytes of a snapshot of a stream. Raises `Unavailable` if too many blobs are open."""
         return self.open_blobs.open(snapshot, lambda damage: self._lose_snapshot(stream, snapshot, damage))
 
     def _lose_snapshot(self, stream: Stream, snapshot: Snapshot, damage: Damaged) -> None:
-        """Mark a stream whose snapshot is damaged. Its own bytes can be read, all of them."""
+        """Mark a stream whose snapshot is damaged. All of its own bytes remain readable."""
         head = stream.committed
         if stream.ended or head.kept.snapshot != snapshot:
             return
@@ -184,7 +184,7 @@ class Readers:
     # Live readers
 
     def join(self, stream: Stream, reader: Reader) -> None:
-        """Let a reader wait that has everything up to the committed tail."""
+        """Add a live reader that has everything up to the committed tail."""
         feed = stream.feed
         if feed is None:
             feed = Feed(lambda position: self._next_batch(stream, position), self._faults)
@@ -192,11 +192,11 @@ class Readers:
         stream.feed = feed
 
     def leave(self, stream: Stream, reader: Reader) -> None:
-        """Let a waiting reader go."""
+        """Remove a live reader."""
         if stream.feed:
             stream.feed.leave(reader)
             if not stream.feed:
-                # Whoever follows a stream reads it until the last moment (§5.1).
+                # A live read counts as a use of the stream until its end (§5.1).
                 stream.feed = None
                 stream.touched_at = max(stream.touched_at, self._clock.now())
 

@@ -63,7 +63,7 @@ class RecentChanges:
         return len(self._log)
 
     def token(self) -> str:
-        """Give the token with which to ask for what changes from now on."""
+        """Return the token with which to ask for what changes from now on."""
         self.recording = True
         return self._token_of(self._last)
 
@@ -98,7 +98,7 @@ class RecentChanges:
     def since(
         self, token: bytes, prefix: bytes, limit: int, visible: Callable[[bytes], bool] | None = None
     ) -> list[tuple[bytes | Ended, str]]:
-        """Give streams that changed or ended since a token was given, in order, each with the token to continue from.
+        """Return streams that changed or ended since a token was given, in order, each with the token to continue from.
 
         Only streams for which `visible` is true are given: those that the client may see.
         """

@@ -13,5 +13,5 @@ _RECORDS = (SUBSCRIPTION_RECORDS + b"/", QUOTA_RECORDS, SECRET_RECORDS, BUCKET_R
 
 
 def is_own(name: bytes) -> bool:
-    """Tell whether the server itself writes what has this name: a record, or the registry."""
+    """Return whether the server itself writes what has this name: a record, or the registry."""
     return name == REGISTRY or name.startswith(_RECORDS)

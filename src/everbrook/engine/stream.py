@@ -1,6 +1,6 @@
 """A stream in memory: the state that decisions see, the state that readers see, and the feed of its live readers.
 
-`head` is the newest state, `committed` the newest durable one. They differ by the pending changes.
+`head` is the newest state, `committed` the newest durable one. Pending changes are the difference between the two.
 """
 
 from collections import Counter
@@ -63,13 +63,13 @@ class Stream:
         return bool(self.feed)
 
     def producer(self, producer_id: bytes) -> Producer | None:
-        """Give the state of a producer, if the stream knows it."""
+        """Return the state of a producer, if the stream knows it."""
         return self.producers.get(producer_id)
 
     def idle_producers(self, now: int) -> tuple[bytes, ...]:
-        """Give the producers that may be forgotten: those that have been idle for longer than `producer_idle_ms`.
+        """Return the producers that may be forgotten: those that have been idle for longer than `producer_idle_ms`.
 
-        A producer with a position is never forgotten: its writer resumes from the position.
+        A producer with a position is never forgotten, because its writer resumes from the position.
         """
         if self.producer_idle_ms is None:
             return ()
@@ -81,15 +81,15 @@ class Stream:
     def idle(self) -> bool:
         """Whether the stream can be evicted and loaded again unchanged.
 
-        It has no pending changes and no live readers, and no read has postponed its expiry, which is kept in memory
-        only.
+        So it has no pending changes and no live readers. No read may have postponed its expiry either, because the time
+        of a read is kept in memory only.
         """
         if self.lineage.unapplied or self.pending_forks or self.feed:
             return False
         return not self.head.identity.slides or self.touched_at <= self.head.written_at
 
     def count_fork(self, change: int) -> None:
-        """Count a fork that was made or removed by a pending change."""
+        """Count a fork that a pending change makes or removes."""
         self.fork_count += change
         self.pending_forks += 1
 
@@ -101,7 +101,7 @@ class Stream:
         for producer_id in write.forgotten:
             self.producer_bytes -= producer_bytes(producer_id, self.producers.pop(producer_id))
         if write.producer_id is not None and write.producer is not None:
-            # Move the producer to the end: the dictionary is in the order of last appends, the idle ones first.
+            # Move the producer to the end: `idle_producers` relies on the order of the last appends.
             before = producer_bytes(write.producer_id, self.producers.pop(write.producer_id, None))
             self.producer_bytes += producer_bytes(write.producer_id, write.producer) - before
             self.producers[write.producer_id] = write.producer
@@ -112,14 +112,14 @@ class Stream:
         self.producer_bytes = producers_bytes(self.producers)
 
     def commit(self) -> None:
-        """Show the oldest pending change, which is durable now, to readers."""
+        """Make the oldest pending change visible to readers: it is durable now."""
         self.committed = self.lineage.unapplied.pop(0).head
         self.lineage.applied = self.committed.tail
         if self.feed:
             self.feed.wake()
 
     def end(self, error: ProtocolError) -> None:
-        """End the stream for present and later readers with an error."""
+        """End all reads of the stream with an error, those that begin later too."""
         self.ended = error
         if self.feed:
             self.feed.end(error)
@@ -133,7 +133,7 @@ class ProducerBytes:
         self._by_bucket = Counter[bytes | None]()
 
     def beside(self, name: bytes) -> int:
-        """Give the bytes of the producers in the bucket of a stream. The base surface counts as one bucket."""
+        """Return the bytes of the producers in the bucket of a stream. The base surface counts as one bucket."""
         return self._by_bucket[bucket_of(name)]
 
     def add(self, stream: Stream, more_bytes: int) -> None:

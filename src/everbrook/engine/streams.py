@@ -1,7 +1,7 @@
 """The streams in memory: their newest state for decisions, their durable state for readers, their loading and eviction.
 
-`newest` is the state that includes pending changes, `visible` the durable one. A stream is loaded at its first use. If
-the storage can load it again, it is evicted when it is idle and memory is short.
+The newest state includes pending changes, the visible one is durable. A stream is loaded at its first use. In a storage
+that can load it again, it is evicted when it is idle and memory is short.
 """
 
 from collections.abc import Callable, Iterable
@@ -64,15 +64,16 @@ class Streams:
         self._max_loaded_bytes = limits.max_loaded_bytes
         self.producer_bytes = ProducerBytes()
         self._observer = observer
-        # The two states of each name in memory. They hold the same object, unless a change is pending: a stream that is
-        # being created is not visible, one that is being removed is not among the newest. A name in neither is loaded.
+        # The two states of each name in memory. Both hold the same object, unless a creation or a removal is pending: a
+        # stream that is being created is only in `_newest`, one that is being removed only in `_visible`. A name that
+        # is in neither is looked up in the storage.
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
         # By incarnation, because one name may be created, removed and created again within one group.
         self._arriving: dict[int, Stream] = {}
         self._eviction_scheduled = False
         self.damaged: set[int] = set()
-        """The incarnations of loaded streams that are damaged: they take no more data."""
+        """The incarnations of loaded streams that are damaged. They take no more data."""
         self.subscriptions: Callable[[bytes], Subscription | None] = lambda _: None
 
     @property
@@ -86,10 +87,10 @@ class Streams:
         return STREAM_BYTES * len(self._visible) + self.producer_bytes.all
 
     def lacks_memory_for_producers(self, name: bytes) -> bool:
-        """Tell whether a new producer of a stream must be refused.
+        """Return whether a new producer of a stream must be refused.
 
         It must if loaded streams exceed their memory in spite of evictions, and the producers of this stream's bucket
-        take more than an eighth of it. So a bucket with few producers is not refused for the memory of others.
+        take more than an eighth of it. So a bucket with few producers does not pay for the producers of others.
         """
         share = self._max_loaded_bytes // 8
         if not self._storage.blocking or self.loaded_bytes <= self._max_loaded_bytes + share:
@@ -107,32 +108,32 @@ class Streams:
         return len(self._arriving)
 
     def residents(self) -> tuple[Stream, ...]:
-        """Give the streams in memory that have a durable state."""
+        """Return the streams in memory that have a durable state."""
         return tuple(self._visible.values())
 
     def stream(self, name: bytes) -> Stream | None:
-        """Give the newest state of a stream, for a decision."""
+        """Return the newest state of a stream, for a decision."""
         stream = self._newest.get(name)
         if stream is None and name not in self._visible:
             stream = self._load(name)
         return stream
 
     def visible(self, name: bytes) -> Stream | None:
-        """Give a stream that has a durable state, for a reader."""
+        """Return a stream that has a durable state, for a reader."""
         stream = self._visible.get(name)
         if stream is None and name not in self._newest:
             stream = self._load(name)
         return stream
 
     def in_memory(self, name: bytes) -> tuple[Stream | None, Stream | None]:
-        """Give the streams that have a name in the durable and in the newest state, without loading them.
+        """Return the streams that have a name in the durable and in the newest state, without loading them.
 
-        None and a stream: its creation is pending. A stream and None: its removal is. Two different streams: both are.
+        None and a stream: a creation is pending. A stream and None: a removal is. Two different streams: both are.
         """
         return self._visible.get(name), self._newest.get(name)
 
     def arriving_heads(self, prefix: bytes) -> list[Head]:
-        """Give the newest heads of the streams below `prefix` whose creation is pending, and their removal is not."""
+        """Return the newest heads of the streams below `prefix` whose creation, and not their removal, is pending."""
         heads = (stream.head for stream in self._arriving.values() if self._is_newest(stream))
         return [head for head in heads if head.identity.name.startswith(prefix)]
 
@@ -140,21 +141,21 @@ class Streams:
         return self._newest.get(stream.head.identity.name) is stream
 
     def newest_head(self, name: bytes) -> Head | None:
-        """Give the newest head of a stream."""
+        """Return the newest head of a stream."""
         stream = self.stream(name)
         return stream.head if stream else None
 
     def subscription(self, name: bytes) -> Subscription | None:
-        """Give a subscription as it is now."""
+        """Return a subscription as it is now."""
         return self.subscriptions(name)
 
     def populated(self, prefix: bytes) -> bool:
-        """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""
+        """Return whether there is a stream whose name begins with `prefix`, in the newest state."""
         if self.arriving_heads(prefix):
             return True
         after = prefix
         while found := self._storage.scan(prefix, after, self._tuning.population_slice):
-            # A stream that is visible and not among the newest is being dropped.
+            # A stream that is visible and not among the newest has a pending removal, so it does not count.
             if any(name in self._newest or name not in self._visible for name, _ in found):
                 return True
             after = found[-1][0]
@@ -182,7 +183,7 @@ class Streams:
         identity, fork = head.identity, head.identity.fork
         source = self._newest[fork.source] if fork else None
         if fork and source and source.head.identity.incarnation != fork.source_incarnation:
-            raise StreamDamaged(f"the stream at {quoted(fork.source)} that was forked from was lost")
+            raise StreamDamaged(f"the source of the fork, the stream at {quoted(fork.source)}, was lost")
         lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
         stream = Stream(head, lineage, self._producer_idle_ms)
         stream.fork_depth = source.fork_depth + 1 if source else 0
@@ -215,9 +216,11 @@ class Streams:
         before = len(self._visible)
         for name in list(islice(self._visible, self._tuning.eviction_slice)):
             stream = self._visible.pop(name)
-            # Pending changes, forks and live readers refer to the object itself, so a stream that has any must stay.
+            # Pending changes, pending forks and live readers refer to the object itself, so a stream that has any
+            # stays.
             if stream.idle and self._is_newest(stream):
                 del self._newest[name]
+                # A reader that still holds the object finds by this flag that it must load the stream again.
                 stream.resident = False
                 self._leave(stream)
             else:
@@ -230,7 +233,7 @@ class Streams:
         self._observer.left(stream)
 
     def _eviction_failed(self) -> None:
-        """Allow the next load to schedule an eviction again, after one that failed."""
+        """Allow the next load to schedule an eviction after one that failed: otherwise memory would never be freed."""
         self._eviction_scheduled = False
 
     # Changes
@@ -258,7 +261,7 @@ class Streams:
         self._end_feed(identity.name, error.incarnation, error)
 
     def _end_feed(self, name: bytes, incarnation: int, error: StreamDamaged) -> None:
-        """End the live reads of a damaged stream with the error: no more data will come."""
+        """End the live reads of a damaged stream with the error, because it gets no more data."""
         stream = self._visible.get(name)
         if stream and stream.feed and stream.committed.identity.incarnation == incarnation:
             stream.feed.end(error)
@@ -280,7 +283,7 @@ class Streams:
 
     def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity
-        # Without the data of the write, which `prepare` applies as it applies that of any other.
+        # The stream begins without the data of the write, which `prepare` then applies as for any other write.
         stream = self._adopt(replace(write.head, tail=identity.first_own_offset))
         self._newest[identity.name] = self._arriving[identity.incarnation] = stream
         if identity.fork:
@@ -288,7 +291,7 @@ class Streams:
 
     def _prepare_drop(self, drop: Drop) -> None:
         identity = drop.head.identity
-        # Readers keep the stream until its removal is durable. The name is free for decisions at once.
+        # Readers keep the stream until its removal is durable. For decisions the name is free at once.
         del self._newest[identity.name]
         if identity.fork and (source := self.stream(identity.fork.source)):
             source.count_fork(-1)
@@ -308,7 +311,7 @@ class Streams:
             before = stream.committed
             stream.commit()
             self._observer.became_durable(stream, edit, before)
-            # Last, because a reader that is ended may ask for the stream again, and must find it as it is now.
+            # Last, because a reader that is ended may look the stream up again, and must find its new state.
             if edit.head.deleted:
                 name = quoted(edit.head.identity.name)
                 stream.end(StreamGone(f"the stream at {name} was deleted; forks of it live on"))
@@ -323,20 +326,20 @@ class Streams:
         self._observer.became_durable(stream, drop, stream.committed)
 
     def _settle_fork(self, edit: Write | Drop) -> None:
-        """Count one pending fork less at the source: the fork, or its removal, is durable now."""
+        """Count one pending fork less at the source, since the fork, or its removal, is durable now."""
         fork = edit.head.identity.fork
         if fork and (source := self._visible.get(fork.source)):
             source.pending_forks -= 1
 
     def roll_back(self, changes: Iterable[Change]) -> list[Stream]:
-        """Forget all pending changes, which the storage refused. Gives the streams that they would have changed."""
-        # Nobody but decisions has seen the streams that were to be created.
+        """Forget all pending changes, which the storage refused. Returns the streams that they would have changed."""
+        # Only decisions have seen the streams that were to be created, so no reader has to be ended.
         for arriving in self._arriving.values():
             self._leave(arriving)
         self._arriving.clear()
         identities = [edit.head.identity for change in changes for edit in change]
         names = {identity.name for identity in identities}
-        # Pending forks were counted at their sources.
+        # The sources of pending forks are restored too, because they have counted those forks.
         names.update(identity.fork.source for identity in identities if identity.fork)
         return [stream for name in names if (stream := self._restore(name))]
 
@@ -345,7 +348,7 @@ class Streams:
         stream, record = self._visible.get(name), self._storage.load(name)
         if stream is None or record is None:
             return None
-        # The same object goes on, because readers hold it. The storage has its last durable state.
+        # The object is kept, because readers hold it. The storage has the last durable state.
         stream.lineage.unapplied.clear()
         stream.pending_forks = 0
         self._refresh(stream, record)

@@ -53,23 +53,23 @@ class Needs(Struct):
                 self.blob_bytes -= snapshot.size
 
     def without(self, fork: int) -> "Needs":
-        """Give what the other forks need."""
+        """Return what the other forks need."""
         others = Needs(self.source, self.kept.copy(), self.snapshots.copy(), self.users.copy(), self.blob_bytes)
         others.take_out(fork)
         return others
 
     def floor(self, earliest: int) -> int:
-        """Give from where on bytes are needed that the stream itself retains from `earliest` on."""
+        """Return from where on bytes are needed that the stream itself retains from `earliest` on."""
         oldest = next(iter(self.kept.values()), None)
         return min(earliest, oldest.earliest) if oldest else earliest
 
     def snapshot_bytes(self, present: int) -> int:
-        """Give how many bytes the snapshots have that only forks need: not the one that is the stream's at present."""
+        """Return the bytes of the snapshots that only forks need, without the present snapshot of the stream."""
         snapshot = self.snapshots.get(present)
         return self.blob_bytes - (snapshot.size if snapshot else 0)
 
     def _published(self, kept: Kept) -> Snapshot | None:
-        """Give the snapshot that a fork began with, if it is one of the source, rather than of a source of that."""
+        """Return the snapshot that a fork began with, if it is one of the source, rather than of a source of that."""
         snapshot = kept.snapshot
         return snapshot if snapshot and snapshot.owner == self.source else None
 
@@ -81,7 +81,7 @@ class Forks:
         self._needs: dict[int, Needs] = {}
 
     def of(self, source: int) -> Needs | None:
-        """Give what the forks of a stream need, if it has any."""
+        """Return what the forks of a stream need, if it has any."""
         return self._needs.get(source)
 
     def count(self, forks: Iterable[Identity]) -> None:
@@ -131,7 +131,7 @@ class Held(Struct):
 
 
 def size_of(head: Head, needs: Needs | None = None) -> int:
-    """Give how many bytes a stream holds whose forks have these `needs`."""
+    """Return how many bytes a stream holds whose forks have these `needs`."""
     identity, snapshot, earliest = head.identity, head.kept.snapshot, head.kept.earliest
     published = snapshot is not None and snapshot.owner == identity.incarnation
     snapshot_bytes = snapshot.size if snapshot is not None and published else 0
@@ -160,7 +160,7 @@ class Usage:
         self._forks = Forks()
 
     def of(self, scope: bytes) -> Held:
-        """Give what is held in a bucket, or in the whole store."""
+        """Return what is held in a bucket, or in the whole store."""
         held = self._held.get(scope)
         if held is None:
             held = self._held[scope] = self._measure(scope)
@@ -182,7 +182,7 @@ class Usage:
         return held
 
     def differences(self, change: Change) -> Differences:
-        """Give by how much a change would increase or reduce what each scope holds.
+        """Return by how much a change would increase or reduce what each scope holds.
 
         This is right for scopes that were measured before.
         """

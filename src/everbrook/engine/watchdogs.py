@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def stack_of(thread_id: int) -> str:
-    """Give the stack of a thread as it is now, the innermost call last, as a traceback shows it."""
+    """Return the stack of a thread as it is now, the innermost call last, as a traceback shows it."""
     frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - documented, in spite of its name
     return "".join(traceback.format_stack(frame)) if frame else f"thread {thread_id} has ended"
 

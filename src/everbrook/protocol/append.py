@@ -1,7 +1,7 @@
-"""Appending and closing (§5.2, §5.3).
+"""Appends and closes (§5.2, §5.3).
 
-The order of the refusals is the specification's: first a fenced producer, then a closed stream, so that every other
-writer learns of it, the producer's sequence, the content type and Stream-Seq, and last the expected tail.
+The specification orders the refusals: fenced producer, closed stream, sequence of the producer, content type,
+Stream-Seq, expected tail. A closed stream comes before the last four, so that every writer learns of the close.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ MAX_STREAM_SEQ_BYTES = 256
 
 
 def parse_stream_seq(text: bytes | None) -> bytes | None:
-    """Read `Stream-Seq`, an opaque text that is compared byte by byte."""
+    """Parse `Stream-Seq`, an opaque text that is compared byte by byte."""
     if text is not None and len(text) > MAX_STREAM_SEQ_BYTES:
         raise InvalidHeader(f"Stream-Seq holds at most {MAX_STREAM_SEQ_BYTES} bytes, got {len(text)}")
     return text
 
 
 def parse_expected_tail(if_match: bytes | None) -> int | None:
-    """Read the `If-Match` of an append: the expected tail. `*` stands for any."""
+    """Parse the `If-Match` of an append: the expected tail. `*` stands for any tail."""
     if if_match is None or if_match == b"*":
         return None
     text = if_match.removeprefix(b'"').removesuffix(b'"')
@@ -62,14 +62,14 @@ def decide_append(view: View, command: Append) -> Decision:
 
 
 def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decision:
-    """Decide on an append that a producer numbered: a duplicate is found before anything else (§5.2.1)."""
+    """Decide on an append that a producer has numbered. A duplicate is found before any other rule applies (§5.2.1)."""
     known = stream.producer(claim.producer_id)
     if known and is_duplicate(known, claim):
         require_same_append(known, claim, command.position)
         if command.body:
             return Decision(Duplicate(stream.head, known))
-        # The sequence number was used for data. The stream is closed all the same: the writer takes the answer for a
-        # success, and without the close its readers would wait for ever.
+        # The sequence number was used for data, but this request only closes. The stream is closed nevertheless: the
+        # writer takes the response for a success, and without the close its readers would wait for ever.
         closed, _, _ = _append(stream.head, command)
         return Decision(Closed(closed, known), (Write(closed),))
     producer = accept(known, claim, command.now)
@@ -82,7 +82,7 @@ def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decisi
 
 
 def _decide_closed(stream: StreamView, command: Append) -> Decision:
-    """Answer an append to a closed stream: only a repetition of the close succeeds (§5.2.1)."""
+    """Decide on an append to a closed stream: only a repetition of the close succeeds (§5.2.1)."""
     head, claim = stream.head, command.claim
     known = stream.producer(claim.producer_id) if claim else None
     if claim and known:
@@ -98,7 +98,7 @@ def _decide_closed(stream: StreamView, command: Append) -> Decision:
 
 
 def _append(head: Head, command: Append) -> tuple[Head, bytes, Sequence[int]]:
-    """Give the head after the append, the bytes to store, and where their messages end."""
+    """Return the head after the append, the bytes to store, and the ends of their messages."""
     _check_content_type(head, command)
     _check_stream_seq(head, command)
     data, ends = pack(head.identity, command.body, head.tail, command.split)
@@ -112,7 +112,7 @@ def _append(head: Head, command: Append) -> tuple[Head, bytes, Sequence[int]]:
     changed = Head(
         head.identity,
         head.tail + len(data),
-        # The times of a stream's appends never go back, so that they can be searched.
+        # The times of a stream's appends never decrease, even if the clock is set back: reads by time search them.
         max(command.now, head.written_at),
         command.close,
         command.claim if command.close else None,
@@ -123,7 +123,7 @@ def _append(head: Head, command: Append) -> tuple[Head, bytes, Sequence[int]]:
 
 
 def _check_content_type(head: Head, command: Append) -> None:
-    """Compare the body's content type. Without a body there is nothing to compare (§5.2)."""
+    """Require the content type of the stream. A request without a body may have any (§5.2)."""
     sent, own = command.content_type, head.identity
     if not command.body or sent is None or sent == own.content_type:
         return

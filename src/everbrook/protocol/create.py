@@ -87,7 +87,7 @@ def _identity(view: View, command: Create) -> Identity:
 
 
 def _bucket(view: View, name: bytes) -> Head | None:
-    """Give the bucket that a name is in. It must be there before its streams (002 §1.2)."""
+    """Return the bucket that a name is in. It must be there before its streams (002 §1.2)."""
     bucket_id = bucket_of(name)
     if bucket_id is None:
         return None
@@ -119,7 +119,7 @@ def _require_same(view: View, present: StreamView, command: Create) -> None:
 
 
 def _wanted(view: View, head: Head, command: Create) -> Identity:
-    """Give the identity that the command would create, were the name free.
+    """Return the identity that the command would create, were the name free.
 
     A request that made this very fork is recognised by what it asked for: its source may have grown or gone since.
     """
@@ -164,7 +164,7 @@ def fork_identity(view: View, command: Create, request: ForkFrom) -> Identity:
 
 
 def _inherited(source: Head, offset: int) -> Kept:
-    """Give what a fork has of the past: what its source has, unless the snapshot covers more than the fork would."""
+    """Return what a fork has of the past: what its source has, unless the snapshot covers more than the fork would."""
     earliest, snapshot = source.kept.earliest, source.kept.snapshot
     if snapshot is None or snapshot.offset <= offset:
         return source.kept
@@ -177,7 +177,7 @@ def _inherited(source: Head, offset: int) -> Kept:
 
 
 def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
-    """Give the identity of a fork: the source's content type, and its lifetime unless the command has its own."""
+    """Return the identity of a fork: the source's content type, and its lifetime unless the command has its own."""
     sent = command.content_type
     if sent is not None and parse_media_type(sent) != source.media_type:
         raise ContentTypeMismatch(
@@ -233,7 +233,7 @@ def _divergence(source: StreamView, request: ForkFrom) -> int:
 
 
 def _skip_messages(boundaries: Boundaries, anchor: int, count: int, end: int) -> int:
-    """Give the offset `count` messages after the anchor, or one past `end` if there are not as many."""
+    """Return the offset `count` messages after the anchor, or one past `end` if there are not as many."""
     offset = anchor
     for _ in range(count):
         if offset == end:

@@ -54,5 +54,5 @@ _RULES: dict[type, Callable[[View, Any], Decision]] = {
 
 
 def decide(view: View, command: Command | subscriptions.SubscriptionCommand) -> Decision:
-    """Decide what a command does to the streams in view, or refuse it."""
+    """Return the outcome of a command and the change that it makes, or raise the refusal."""
     return _RULES[type(command)](view, command)

@@ -103,7 +103,7 @@ class State(Mapping[str, Entities]):
         return MappingProxyType(kept)
 
     def written(self) -> Iterator[Set]:
-        """Give the changes that make this state out of an empty one, with the values as they were written."""
+        """Yield the changes that make this state out of an empty one, with the values as they were written."""
         for type_, entities in self._entities.items():
             for key, kept in entities.items():
                 yield Set(type_, key, self._written.get((type_, key), kept), "insert")

@@ -98,7 +98,7 @@ def join_messages(stored: bytes) -> bytes:
 
 
 def joined_bytes(stored_bytes: int) -> int:
-    """Give the size of the array that a run of stored messages makes: two brackets, less the last separator."""
+    """Return the size of the array that a run of stored messages makes: two brackets, less the last separator."""
     return stored_bytes + 2 - len(SEPARATOR)
 
 
@@ -155,7 +155,7 @@ class Split(Struct):
     ends: Sequence[int] = ()
 
     def pack(self, tail: int) -> tuple[bytes, Sequence[int]]:
-        """Give the stored bytes, and the ends of the messages when they are appended at `tail`.
+        """Return the stored bytes, and the ends of the messages when they are appended at `tail`.
 
         Raises `Unplaced` if the ends must be computed first, by `place`. The ends are an array: it takes a third of the
         time of a tuple, and is copied in one step.
@@ -182,7 +182,7 @@ class Split(Struct):
 
 
 def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
-    """Tell whether a body of at least `LARGE_BYTES` is a batch of JSON messages that is split in pieces."""
+    """Return whether a body of at least `LARGE_BYTES` is a batch of JSON messages that is split in pieces."""
     content_type = headers.get(b"content-type")
     if content_type is None or parse_media_type(content_type) != JSON:
         return False

@@ -33,12 +33,12 @@ _BACKSLASH, _NEITHER = rb"\\", b"\0\0"
 
 
 def may_have_lone(text: bytes) -> bool:
-    """Tell whether a text has the escape of a surrogate at all."""
+    """Return whether a text has the escape of a surrogate at all."""
     return rb"\ud" in text or rb"\uD" in text
 
 
 def hide(text: bytes) -> bytes:
-    """Give a text of the same length that is JSON if and only if the given one is, and has no surrogates.
+    """Return a text of the same length that is JSON if and only if the given one is, and has no surrogates.
 
     The values differ; where they begin and end does not. Behind an escaped backslash `u` and what follows are plain
     text, which these two replacements leave plain. They cost less than a search of lone ones.
@@ -115,12 +115,12 @@ _BLOCK = 128
 
 
 def any_too_deep(messages: Sequence[bytes | Raw]) -> bool:
-    """Tell whether any of some valid JSON values is nested too deeply. Most are too short to be, and cost nothing."""
+    """Return whether any of some valid JSON values is nested too deeply. Most are too short to be, and cost nothing."""
     return max(map(len, messages), default=0) >= _SHORTEST_BYTES and any(map(too_deep, messages))
 
 
 def too_deep(value: bytes | Raw) -> bool:
-    """Tell whether a valid JSON value, or one of several with commas between them, is nested too deeply."""
+    """Return whether a valid JSON value, or one of several with commas between them, is nested too deeply."""
     if len(value) < _SHORTEST_BYTES:
         return False
     text = bytes(value)

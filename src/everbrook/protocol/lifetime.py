@@ -72,26 +72,26 @@ def format_expires_at(moment: int) -> bytes:
 
 
 def deadline(identity: Identity, touched_at: int) -> int | None:
-    """Give the moment at which the stream expires if nobody touches it again."""
+    """Return the moment at which the stream expires if nobody touches it again."""
     if identity.ttl_secs is not None and identity.expires_at is None:
         return touched_at + identity.ttl_secs * 1000
     return identity.expires_at
 
 
 def expiry_of(command: Create, ttl_secs: int | None, expires_at: int | None) -> int | None:
-    """Give the absolute expiry of a stream that is created: the end of its TTL if that is fixed (§5.1)."""
+    """Return the absolute expiry of a stream that is created: the end of its TTL if that is fixed (§5.1)."""
     return command.now + ttl_secs * 1000 if command.fixed_ttl and ttl_secs is not None else expires_at
 
 
 def told_ttl_secs(identity: Identity, now: int) -> int | None:
-    """Give the TTL as HEAD tells it: the window if it slides, what remains if it is fixed (§5.5)."""
+    """Return the TTL as HEAD tells it: the window if it slides, what remains if it is fixed (§5.5)."""
     if identity.ttl_secs is None or identity.expires_at is None:
         return identity.ttl_secs
     return max(0, -(-(identity.expires_at - now) // 1000))
 
 
 def last_touch(written_at: int, started_at: int, now: int) -> int:
-    """Give when a stream counts as touched that was loaded: when the server started, or written to since.
+    """Return when a stream counts as touched that was loaded: when the server started, or written to since.
 
     A time in the future was taken before the clock was set back, so it is ignored.
     """
@@ -99,7 +99,7 @@ def last_touch(written_at: int, started_at: int, now: int) -> int:
 
 
 def living_stream(view: View, name: bytes, now: int) -> StreamView:
-    """Give the stream at this URL, or say why there is none to speak to (§5.4)."""
+    """Return the stream at this URL, or say why there is none to speak to (§5.4)."""
     stream = view.stream(name)
     if stream is None:
         raise missing(view, name)
@@ -109,7 +109,7 @@ def living_stream(view: View, name: bytes, now: int) -> StreamView:
 
 
 def missing(view: View, name: bytes) -> NotFound:
-    """Give the refusal of a name that nothing has: there may be no bucket for it either (002 §1.6)."""
+    """Return the refusal of a name that nothing has: there may be no bucket for it either (002 §1.6)."""
     bucket_id = bucket_of(name)
     if bucket_id is not None and view.stream(bucket_record(bucket_id)) is None:
         return BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
@@ -117,7 +117,7 @@ def missing(view: View, name: bytes) -> NotFound:
 
 
 def ended(head: Head, stream: StreamView, now: int) -> bool:
-    """Tell whether the stream is soft-deleted or its time has run out."""
+    """Return whether the stream is soft-deleted or its time has run out."""
     identity = head.identity
     if identity.ttl_secs is None and identity.expires_at is None:
         return head.deleted
@@ -128,7 +128,7 @@ def ended(head: Head, stream: StreamView, now: int) -> bool:
 
 
 def end_error(head: Head, stream: StreamView) -> ProtocolError:
-    """Give the refusal of a stream that has ended: 410 while forks still read it, 404 otherwise (§5.4)."""
+    """Return the refusal of a stream that has ended: 410 while forks still read it, 404 otherwise (§5.4)."""
     name = quoted(head.identity.name)
     if stream.fork_count:
         return StreamGone(f"the stream at {name} was deleted; forks of it live on")
@@ -149,7 +149,7 @@ def decide_expire(view: View, command: Expire) -> Decision:
 
 
 def end_of(view: View, stream: StreamView) -> Change:
-    """Give the change that ends a stream: softly if forks read it, else with the sources that only it held."""
+    """Return the change that ends a stream: softly if forks read it, else with the sources that only it held."""
     if stream.fork_count:
         return (Write(replace(stream.head, deleted=True)),)
     edits: list[Edit] = [Drop(stream.head)]

@@ -24,7 +24,7 @@ def unpack(identity: Identity, stored: bytes) -> bytes:
 
 
 def unpacked_bytes(identity: Identity, stored_bytes: int) -> int:
-    """Give the size of the body that a run of stored messages, which is not empty, becomes."""
+    """Return the size of the body that a run of stored messages, which is not empty, becomes."""
     return joined_bytes(stored_bytes) if identity.json else stored_bytes
 
 

@@ -7,7 +7,7 @@ from everbrook.protocol.state import Identity
 
 
 def content_type(boundary: bytes) -> bytes:
-    """Give the content type of the entity."""
+    """Return the content type of the entity."""
     return b"multipart/mixed; boundary=%b" % boundary
 
 

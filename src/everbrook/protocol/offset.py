@@ -67,12 +67,12 @@ def parse_cursor(text: bytes) -> int | None:
 
 
 def current_cursor(now: int) -> int:
-    """Give the number of the interval that `now` is in. A clock that was never set is in the first one."""
+    """Return the number of the interval that `now` is in. A clock that was never set is in the first one."""
     return max(0, (now - EPOCH_MS) // (INTERVAL_SECS * 1000))
 
 
 def next_cursor(now: int, echoed: int | None, chance: float) -> int:
-    """Give the cursor for an answer at `now`: the current interval, or one beyond what the client echoed.
+    """Return the cursor for an answer at `now`: the current interval, or one beyond what the client echoed.
 
     `chance` in [0, 1) picks the jitter of 1 to 3600 seconds.
     """

@@ -110,19 +110,19 @@ def parse_bucket_id(segment: bytes) -> bytes:
 
 
 def bucket_of(name: bytes) -> bytes | None:
-    """Give the id of the bucket that a stream is in, or None on the base surface."""
+    """Return the id of the bucket that a stream is in, or None on the base surface."""
     if not name.startswith(BUCKET_ROOT):
         return None
     return name[len(BUCKET_ROOT) : name.index(b"/", len(BUCKET_ROOT))]
 
 
 def bucket_record(bucket_id: bytes) -> bytes:
-    """Give the name under which a bucket itself is kept."""
+    """Return the name under which a bucket itself is kept."""
     return BUCKET_RECORDS + bucket_id
 
 
 def bucket_prefix(bucket_id: bytes) -> bytes:
-    """Give what the names of all streams in a bucket begin with."""
+    """Return what the names of all streams in a bucket begin with."""
     return b"%b%b/" % (BUCKET_ROOT, bucket_id)
 
 

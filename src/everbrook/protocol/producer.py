@@ -1,9 +1,9 @@
-"""Idempotent producers (§5.2.1), and where in its source a producer is (an extension).
+"""Idempotent producers (§5.2.1), and the position of a producer in its source (an extension).
 
 Epochs fence superseded writers, sequence numbers find duplicates and gaps. A position is stored atomically with the
-append that names it. A writer that takes over from an earlier run begins a new epoch and names the position that it
-resumes from. If the stored position differs by then, because the earlier run is still alive, the append is refused
-with the stored one.
+append that names it. A writer that takes over from an earlier run begins a new epoch and names the position from which
+it resumes. If the stored position differs by then, because the earlier run is still alive, the append is refused, and
+the refusal has the stored position.
 """
 
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ _MAX_DIGITS = len(str(MAX_INTEGER))
 
 
 def parse_claim(producer_id: bytes | None, epoch: bytes | None, seq: bytes | None) -> Claim | None:
-    """Read the three producer headers, which come together or not at all."""
+    """Parse the three producer headers. A request has all of them or none."""
     if producer_id is None and epoch is None and seq is None:
         return None
     if producer_id is None or epoch is None or seq is None:
@@ -47,12 +47,12 @@ def _parse_integer(header: bytes, text: bytes) -> int:
 
 
 def is_duplicate(known: Producer, claim: Claim) -> bool:
-    """Tell whether the stream has this append already."""
+    """Return whether the stream already has the append of this claim."""
     return claim.epoch == known.epoch and claim.seq <= known.seq
 
 
 def accept(known: Producer | None, claim: Claim, now: int) -> Producer:
-    """Give the producer's state after an append that is not a duplicate, or refuse it."""
+    """Return the state of the producer after an append that is not a duplicate, or refuse the append."""
     if known is None:
         _require_seq(0, claim)
     else:
@@ -87,14 +87,14 @@ NOWHERE = b""
 
 
 def parse_position(text: bytes | None) -> bytes | None:
-    """Read `Producer-Position`, an opaque text."""
+    """Parse `Producer-Position`, an opaque text."""
     if text == NOWHERE:
         raise InvalidHeader("Producer-Position must not be empty")
     return _bounded(b"Producer-Position", text)
 
 
 def parse_resumed(text: bytes | None) -> bytes | None:
-    """Read `Producer-Resumes-From`: a position, or an empty text if none is stored."""
+    """Parse `Producer-Resumes-From`: a position, or an empty text if none is stored."""
     return _bounded(b"Producer-Resumes-From", text)
 
 
@@ -105,13 +105,13 @@ def _bounded(header: bytes, text: bytes | None) -> bytes | None:
 
 
 def format_producer(producer: Producer) -> Headers:
-    """Give the headers that describe the state of a producer."""
+    """Return the headers that describe the state of a producer."""
     told = ((b"Producer-Epoch", b"%d" % producer.epoch), (b"Producer-Seq", b"%d" % producer.seq))
     return told if producer.position is None else (*told, (b"Producer-Position", producer.position))
 
 
 def require_same_append(known: Producer, claim: Claim, position: bytes | None) -> None:
-    """Refuse the sequence number of the last append with another position: another writer uses the same epoch."""
+    """Refuse a repetition of the last sequence number with another position: another writer uses the same epoch."""
     if position is not None and claim.seq == known.seq and position != known.position:
         raise PositionMoved(
             f"Producer-Seq {claim.seq} was used with another position than {quoted(position)}: "
@@ -121,7 +121,7 @@ def require_same_append(known: Producer, claim: Claim, position: bytes | None) -
 
 
 def advance(accepted: Producer, known: Producer | None, command: Append) -> Producer:
-    """Add the position to the state of an accepted producer, or refuse the position that it resumes from."""
+    """Add the position to the state of an accepted producer, or refuse the position from which it resumes."""
     stored, resumed = known.position if known else None, command.resumes_from
     told = format_producer(known) if known else ()
     if resumed is not None and resumed != (stored or NOWHERE):

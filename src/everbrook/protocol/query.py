@@ -98,7 +98,7 @@ def _parse_seeking(values: dict[bytes, bytes]) -> tuple[int | None, int | None, 
 
 
 def require_utf8(key: bytes, value: bytes) -> bytes:
-    """Give the value of a parameter that names something, which must be UTF-8."""
+    """Return the value of a parameter that names something, which must be UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:

@@ -54,7 +54,7 @@ def require_kept(head: Head, offset: int) -> None:
 
 
 def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
-    """Give where a read begins that asks for a time, for the last messages, or to skip some."""
+    """Return where a read begins that asks for a time, for the last messages, or to skip some."""
     earliest, tail = head.kept.earliest, head.tail
     if query.at is not None:
         start = boundaries.first_since(earliest, tail, query.at)
@@ -67,13 +67,13 @@ def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
 
 
 def look_up(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
-    """Give where a read begins, or, if the query bounds it in bytes, where its page ends."""
+    """Return where a read begins, or, if the query bounds it in bytes, where its page ends."""
     start = begin(head, boundaries, query)
     return start if query.max_bytes is None else page_from(head, boundaries, start, query.max_bytes).end
 
 
 def end_of_read(head: Head, boundaries: Boundaries, start: int, until: int) -> int:
-    """Give where a read ends that must not go beyond `until`."""
+    """Return where a read ends that must not go beyond `until`."""
     if until < start:
         raise InvalidQuery(f"until must not lie before the offset that the read begins at, {start:016d}")
     if until >= head.tail:

@@ -93,7 +93,7 @@ def decide_trim(view: View, command: Trim) -> Decision:
 
 
 def _earliest(stream: StreamView, retention: Retention, now: int) -> int:
-    """Give where a stream begins when every bound of its policy holds."""
+    """Return where a stream begins when every bound of its policy holds."""
     tail, earliest = stream.head.tail, stream.head.kept.earliest
     if retention.max_bytes is not None and tail - earliest > retention.max_bytes:
         earliest = _boundary_at_or_after(stream.boundaries, tail - retention.max_bytes)
@@ -178,7 +178,7 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
 
 
 def cut(head: Head, kept: Kept) -> Decision:
-    """Give the decision that a stream keeps another part of its past."""
+    """Return the decision that a stream keeps another part of its past."""
     changed = replace(head, kept=kept)
     return Decision(Cut(changed), (Write(changed, cut=True),))
 
@@ -201,7 +201,7 @@ def _named(etag: bytes) -> str:
 
 
 def find_snapshot(head: Head, offset: int | None) -> Snapshot:
-    """Give the latest snapshot, if it is the one at `offset` where that is given (002 §2.3, §2.5)."""
+    """Return the latest snapshot, if it is the one at `offset` where that is given (002 §2.3, §2.5)."""
     snapshot = head.kept.snapshot
     if snapshot is None:
         raise SnapshotNotFound("the stream has no snapshot")

@@ -10,22 +10,22 @@ class Boundaries(Protocol):
     """Where the messages of a stream begin and end. Positions are not beyond the tail."""
 
     def is_boundary(self, offset: int) -> bool:
-        """Tell whether a message begins or ends at `offset`."""
+        """Return whether a message begins or ends at `offset`."""
 
     def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`."""
+        """Return the last message boundary not greater than `offset`."""
 
     def boundary_after(self, offset: int) -> int:
-        """Give the first message boundary greater than `offset`, which lies before the tail."""
+        """Return the first message boundary greater than `offset`, which lies before the tail."""
 
     def append_end(self, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`, which lies before the tail."""
+        """Return the end of the append that holds the byte at `offset`, which lies before the tail."""
 
     def seek(self, offset: int, count: int, bound: int) -> int:
         """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
 
     def first_since(self, start: int, end: int, time: int) -> int:
-        """Give where the first message between two boundaries begins that was appended at `time` or later."""
+        """Return where the first message between two boundaries begins that was appended at `time` or later."""
 
 
 class StreamView(Protocol):
@@ -52,20 +52,20 @@ class StreamView(Protocol):
         """How many streams branch off this one."""
 
     def producer(self, producer_id: bytes) -> Producer | None:
-        """Give what the stream remembers of a producer."""
+        """Return what the stream remembers of a producer."""
 
     def idle_producers(self, now: int) -> tuple[bytes, ...]:
-        """Give the producers that have been silent for so long that they need not be remembered."""
+        """Return the producers that have been silent for so long that they need not be remembered."""
 
 
 class View(Protocol):
     """The streams of a server, by name."""
 
     def stream(self, name: bytes) -> StreamView | None:
-        """Give a stream that has not been dropped; it may be expired or soft-deleted."""
+        """Return a stream that has not been dropped; it may be expired or soft-deleted."""
 
     def populated(self, prefix: bytes) -> bool:
-        """Tell whether there is a stream whose name begins with `prefix`."""
+        """Return whether there is a stream whose name begins with `prefix`."""
 
     def subscription(self, name: bytes) -> Subscription | None:
-        """Give a subscription as it is now, by the name of its record."""
+        """Return a subscription as it is now, by the name of its record."""

@@ -53,7 +53,7 @@ class BlobReader(Protocol):
     """A blob that is being read. It stays readable to its end, even if the blob is removed meanwhile."""
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes, at most `size`; none at the end."""
+        """Return the next bytes, at most `size`; none at the end."""
 
     def close(self) -> None:
         """Release the file, if there is one."""
@@ -80,7 +80,7 @@ class Blobs(Protocol):
         """Remove a blob, if it is there."""
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
-        """Give the owners and numbers of all blobs, in batches. Blobs that are being written may be among them."""
+        """Return the owners and numbers of all blobs, in batches. Blobs that are being written may be among them."""
 
 
 class StorageFull(Exception):
@@ -132,10 +132,10 @@ class Pin(Protocol):
     """Whether the pin was released. Bytes that were read belong to the pin if this is still false afterwards."""
 
     def folders(self) -> list[str]:
-        """Give the folders that have files, as paths below the store's own folder, which is the empty path."""
+        """Return the folders that have files, as paths below the store's own folder, which is the empty path."""
 
     def files(self, folder: str) -> list[PinnedFile]:
-        """Give the files of a folder, sorted."""
+        """Return the files of a folder, sorted."""
 
     def read(self, name: str, start: int, size: int) -> bytes:
         """Read a part of a file; fewer bytes if the file was truncated. Raises `FileNotFoundError` if it is missing."""
@@ -171,7 +171,7 @@ class Storage(Protocol):
         """How many streams are known to be damaged."""
 
     def damage_of(self, incarnation: int) -> DamageMark | None:
-        """Give the damage mark of a stream, if it has one."""
+        """Return the damage mark of a stream, if it has one."""
 
     def mark(self, incarnation: int, mark: DamageMark, /) -> None:
         """Mark a stream as damaged. The mark stays until the stream is repaired or deleted."""
@@ -220,16 +220,16 @@ class Storage(Protocol):
         """Make a persisted group visible to the methods below. It cannot fail."""
 
     def load(self, name: bytes) -> Record | None:
-        """Give the stream that has this name now."""
+        """Return the stream that has this name now."""
 
     def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        """Give the streams whose names begin with `prefix` and follow `after`, in order. A damaged one has no head."""
+        """Return the streams whose names begin with `prefix` and follow `after`, in order. No head: it is damaged."""
 
     def count(self, prefix: bytes) -> int:
         """Count the streams whose names begin with `prefix`."""
 
     def mortal(self, after: int, limit: int, /) -> list[Head]:
-        """Give stored streams with a lifetime or a retention policy, in the order of their incarnations.
+        """Return stored streams with a lifetime or a retention policy, in the order of their incarnations.
 
         A storage whose streams are always in memory gives none.
         """
@@ -238,28 +238,28 @@ class Storage(Protocol):
         """Count the forks of this stream."""
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
-        """Give the stream's own bytes from `start` to `end`."""
+        """Return the stream's own bytes from `start` to `end`."""
 
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`; the first own offset is one."""
+        """Return the last message boundary not greater than `offset`; the first own offset is one."""
 
     def index_at(self, incarnation: int, offset: int, /) -> MessageIndex:
-        """Give an index of the stream's own messages that has the byte at `offset`, which lies before the tail."""
+        """Return an index of the stream's own messages that has the byte at `offset`, which lies before the tail."""
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
-        """Give the stream's own messages that end after `start` and not after `end`."""
+        """Return the stream's own messages that end after `start` and not after `end`."""
 
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
         """Move `count` of the stream's own messages on from an offset, backwards if negative, as far as they reach.
 
-        Gives the offset reached, and how many messages are left to go.
+        Returns the offset reached, and how many messages are left to go.
         """
 
     def discard(self, incarnation: int) -> None:
         """Free the space of bytes that neither the stream nor a fork of it retains, some of it later."""
 
     def keeps(self, owner: int, blob: int) -> bool:
-        """Tell whether a blob is the snapshot of its owner, or one that a fork of it began with."""
+        """Return whether a blob is the snapshot of its owner, or one that a fork of it began with."""
 
     def pin(self) -> Pin | None:
         """Keep everything that is durable now readable while the storage goes on. None: nothing is on a disk.
@@ -269,7 +269,7 @@ class Storage(Protocol):
         """
 
     def verify(self) -> str | None:
-        """Give the reason why nothing may be persisted any more, or None.
+        """Return the reason why nothing may be persisted any more, or None.
 
         Another process may write to the folder of the store by now, or its base was found damaged. The caller must not
         call `close` then, because it writes as well.
@@ -280,7 +280,7 @@ class Storage(Protocol):
 
 
 def floor_of(head: Head, oldest_fork: Identity | None) -> int:
-    """Give the offset before which neither a stream nor a fork of it needs the stream's bytes.
+    """Return the offset before which neither a stream nor a fork of it needs the stream's bytes.
 
     A fork needs what its source retained when the fork was made. A source retains less and less, so the oldest living
     fork needs the most.
@@ -290,7 +290,7 @@ def floor_of(head: Head, oldest_fork: Identity | None) -> int:
 
 
 def needs_blob(head: Head | None, forks: Iterable[Identity], blob: int) -> bool:
-    """Tell whether a blob of a stream is its snapshot, or one that a fork of it began with."""
+    """Return whether a blob of a stream is its snapshot, or one that a fork of it began with."""
     if head and head.kept.snapshot and head.kept.snapshot.blob == blob:
         return True
     return any(fork.first_kept.snapshot and fork.first_kept.snapshot.blob == blob for fork in forks)

@@ -52,17 +52,17 @@ class Rows:
         return self._transaction.cursor(self._databases[database])
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value as it is stored."""
+        """Return a value as it is stored."""
         value = self._transaction.get(key, db=self._databases[database])
         return None if value is None else bytes(value)
 
     def value(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value without its checksum; None if it is missing or damaged."""
+        """Return a value without its checksum; None if it is missing or damaged."""
         sealed = self.get(database, key)
         return None if sealed is None else unseal(key, sealed)
 
     def head(self, incarnation: int, *, whole: bool = False) -> Head | None:
-        """Give the head of a stream; None if it is missing or unreadable. `whole`: it must end where its row ends."""
+        """Return the head of a stream; None if it is missing or unreadable. `whole`: it must end where its row ends."""
         return readable_head(self.value(Database.STREAMS, INCARNATION.pack(incarnation)), whole=whole)
 
     def store(self, database: bytes, key: bytes, row: bytes) -> None:
@@ -81,13 +81,13 @@ def seal(key: bytes, value: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes | None:
-    """Give a value without its checksum, or None if it is damaged."""
+    """Return a value without its checksum, or None if it is damaged."""
     value = sealed[: -CHECKSUM.size]
     return value if sealed[-CHECKSUM.size :] == CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key))) else None
 
 
 def with_prefix(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-    """Give the rows whose keys begin with `prefix` and follow `after`."""
+    """Yield the rows whose keys begin with `prefix` and follow `after`."""
     start = max(prefix, after)[:MAX_KEY_BYTES]
     if not (cursor.set_range(start) if start else cursor.first()):
         return
@@ -111,7 +111,7 @@ class RowDamaged(Exception):
 def verified_range(
     cursor: lmdb.Cursor, prefix: bytes, after: bytes, is_foreign: Callable[[bytes, bytes], bool]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Give the rows whose keys begin with `prefix` and follow `after`, verified, with their values.
+    """Yield the rows whose keys begin with `prefix` and follow `after`, verified, with their values.
 
     Raises `RowDamaged` if one of them may be missing. A row whose key was damaged is out of order: it may stand next to
     the range that it belongs to. `is_foreign` tells, by its key and value, whether a damaged row next to the range
@@ -152,23 +152,23 @@ def _verify_before(cursor: lmdb.Cursor, start: bytes, is_foreign: Callable[[byte
 
 
 def holds(cursor: lmdb.Cursor, incarnation: int) -> bool:
-    """Tell whether the chunk at a cursor belongs to a stream."""
+    """Return whether the chunk at a cursor belongs to a stream."""
     key = bytes(cursor.key())
     return len(key) == PLACE.size and PLACE.unpack(key)[0] == incarnation
 
 
 def start_of(cursor: lmdb.Cursor) -> int:
-    """Give the start of the chunk at a cursor."""
+    """Return the start of the chunk at a cursor."""
     return int(PLACE.unpack(cursor.key())[1])
 
 
 def seek_before(cursor: lmdb.Cursor, key: bytes) -> bool:
-    """Go to the last row before `key`. Tells whether there is one."""
+    """Go to the last row before `key`. Returns whether there is one."""
     return cursor.prev() if cursor.set_range(key) else cursor.last()
 
 
 def seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> bool:
-    """Go to the chunk that holds the byte at `offset`, or the last one before it. Tells whether there is one."""
+    """Go to the chunk that holds the byte at `offset`, or the last one before it. Returns whether there is one."""
     return offset >= 0 and seek_before(cursor, PLACE.pack(incarnation, offset + 1)) and holds(cursor, incarnation)
 
 
@@ -193,14 +193,14 @@ def readable_head(packed: bytes | None, *, whole: bool = False) -> Head | None:
 
 
 def is_producer(packed: bytes | None) -> bool:
-    """Tell whether a row of the producers verifies and has one producer, with or without a position, and no more."""
+    """Return whether a row of the producers verifies and has one producer, with or without a position, and no more."""
     with suppress(*UNREADABLE):
         return packed is not None and pack_producer(unpack_producer(packed)) == packed
     return False
 
 
 def is_removal(key: bytes, sealed: bytes) -> bool:
-    """Tell whether a row of the removals verifies. Its key names the segment; its value is empty."""
+    """Return whether a row of the removals verifies. Its key names the segment; its value is empty."""
     return len(key) == PLACE.size and unseal(key, sealed) is not None
 
 
@@ -216,5 +216,5 @@ def pack_mark(mark: DamageMark) -> bytes:
 
 
 def unknown_identity(name: bytes, incarnation: int) -> Identity:
-    """Give a placeholder for the identity of a stream whose row is damaged."""
+    """Return a placeholder for the identity of a stream whose row is damaged."""
     return Identity(name, incarnation, b"application/octet-stream", b"application/octet-stream", 0)

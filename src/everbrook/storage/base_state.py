@@ -27,7 +27,7 @@ class Opened(Value, frozen=True):
     boot: str
 
     def kept_in(self, boot: str) -> bool:
-        """Tell whether all that was written then has survived until this boot: unsynced bytes end with the machine."""
+        """Return whether all writes of that opening survive in this boot: unsynced ones end with the machine."""
         return self.sync or self.boot == boot
 
 
@@ -45,12 +45,12 @@ class BaseState(Value, frozen=True, kw_only=True):
 
 
 def is_whole(key: bytes, value: bytes | None) -> bool:
-    """Tell whether a row of the state verifies and has the size that its key requires."""
+    """Return whether a row of the state verifies and has the size that its key requires."""
     return value is not None and len(value) == _SIZES.get(key, len(value))
 
 
 def is_readable(key: bytes, value: bytes | None) -> bool:
-    """Tell whether a row of the state is whole and can be parsed."""
+    """Return whether a row of the state is whole and can be parsed."""
     if value is not None and key == OPENED:
         with suppress(StoreError):
             return parse_opened(value) is not None

@@ -160,7 +160,7 @@ class Checkpoint:
             self._rows.put(Database.INDEXES, key, pack_index(chunk.index))
 
     def _inline_tail(self, incarnation: int, end: int) -> list[Chunk]:
-        """Give the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.
+        """Return the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.
 
         Damaged chunks are left as they are: writing them again would give damaged bytes a valid checksum.
         """
@@ -186,7 +186,7 @@ class Checkpoint:
         return Chunk(start, bytes(data), unpack_index(packed, start))
 
     def _last_location(self, incarnation: int, before: int) -> Location | None:
-        """Give where the last chunk of a stream is that lies in a segment."""
+        """Return where the last chunk of a stream is that lies in a segment."""
         cursor = self._rows.cursor(Database.CHUNKS)
         there = seek_before(cursor, PLACE.pack(incarnation, before))
         while there and holds(cursor, incarnation):

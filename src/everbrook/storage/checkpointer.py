@@ -127,7 +127,7 @@ class Checkpointer:
             raise StorageFull(f"checkpoints fail, and no more changes can be held in memory: {error}")
 
     def _hurries(self) -> bool:
-        """Tell whether a checkpoint must not rest: the server stops, or the next checkpoint is due already."""
+        """Return whether a checkpoint must not rest: the server stops, or the next checkpoint is due already."""
         return self._closing or self._journal.size >= self._tuning.checkpoint_bytes
 
     def _retry(self, failed: Future[Removals]) -> None:
@@ -144,7 +144,7 @@ class Checkpointer:
             self._under_way = self._executor.submit(self._make, aside, self._number, marks, last_incarnation)
 
     def _make(self, recent: Recent, number: int, marks: dict[int, DamageMark], last_incarnation: int) -> Removals:
-        """Take changes up to `number` into the base, then trim the journal. Gives the segments that are gone."""
+        """Take changes up to `number` into the base, then trim the journal. Returns the segments that are gone."""
         began = time.perf_counter()
         try:
             self._journal.begin()
@@ -178,7 +178,7 @@ class Checkpointer:
                 self._removed.append((incarnation, segment))
 
     def _durable_removals(self) -> Removals:
-        """Give the segments whose removal is durable: a power failure does not bring them back."""
+        """Return the segments whose removal is durable: a power failure does not bring them back."""
         self._base.segments.sync_folders(self._removed)
         return self._removed
 

@@ -60,7 +60,7 @@ class Location(Value, frozen=True, gc=False):
 
 
 def block_checksums(key: bytes, data: bytes) -> bytes:
-    """Give the checksums of the blocks of a chunk. They depend on its key and on their place in it."""
+    """Return the checksums of the blocks of a chunk. They depend on its key and on their place in it."""
     seed = zlib.crc32(key)
     view = memoryview(data)
     starts = range(0, len(data), BLOCK_BYTES)
@@ -89,24 +89,24 @@ class BlockChecksums:
                 self._packed += _CHECKSUM.pack(self._last)
 
     def packed(self) -> bytes:
-        """Give the checksums of all blocks. The last one may be shorter."""
+        """Return the checksums of all blocks. The last one may be shorter."""
         return bytes(self._packed) + (_CHECKSUM.pack(self._last) if self._size % BLOCK_BYTES else b"")
 
 
 def checksums_bytes(length: int) -> int:
-    """Give the size of the checksums of `length` bytes."""
+    """Return the size of the checksums of `length` bytes."""
     return -(-length // BLOCK_BYTES) * _CHECKSUM.size
 
 
 def block_bounds(start: int, end: int, length: int) -> tuple[int, int]:
-    """Give the range of whole blocks that a range of a chunk touches."""
+    """Return the range of whole blocks that a range of a chunk touches."""
     return start - start % BLOCK_BYTES, min(length, -(-end // BLOCK_BYTES) * BLOCK_BYTES)
 
 
 def damaged_block(
     key: bytes, blocks: bytes | memoryview, first: int, checksums: bytes | memoryview, checked_from: int = 0
 ) -> int | None:
-    """Verify whole blocks that begin at `first` in a chunk. Gives where the first damaged one begins in it.
+    """Verify whole blocks that begin at `first` in a chunk. Returns where the first damaged one begins in it.
 
     The checksums are those of the blocks from `checked_from` on.
     """
@@ -135,12 +135,12 @@ def pack_location(key: bytes, location: Location, checksums: bytes) -> bytes:
 
 
 def is_inline(row: bytes | memoryview) -> bool:
-    """Tell whether a row holds the bytes of its chunk."""
+    """Return whether a row holds the bytes of its chunk."""
     return len(row) > 0 and row[0] == INLINE
 
 
 def inline_parts(row: bytes | memoryview) -> tuple[bytes | memoryview, bytes | memoryview]:
-    """Give the bytes and the checksums of an inline row. A row that is too short for a checksum has no bytes."""
+    """Return the bytes and the checksums of an inline row. A row that is too short for a checksum has no bytes."""
     size = len(row) - KIND.size
     blocks = -(-size // (BLOCK_BYTES + _CHECKSUM.size))
     end = max(KIND.size, len(row) - blocks * _CHECKSUM.size)
@@ -159,7 +159,7 @@ def parse_location(key: bytes, row: bytes | memoryview) -> tuple[Location, bytes
 
 
 def chunk_length(row: bytes | memoryview) -> int:
-    """Give how many bytes a chunk has, without verifying its row."""
+    """Return how many bytes a chunk has, without verifying its row."""
     if is_inline(row):
         return len(inline_parts(row)[0])
     return int(LOCATION.unpack_from(row)[3]) if len(row) >= LOCATION.size else 0
@@ -226,7 +226,7 @@ def _with_spans(lows: "array[int]", spans: "array[int]") -> "array[int]":
 
 
 def base_of(start: int) -> int:
-    """Give the offset from which the index of a chunk counts in the short form."""
+    """Return the offset from which the index of a chunk counts in the short form."""
     return start - start % SPAN_BYTES
 
 

@@ -41,7 +41,7 @@ class ChunkReader:
         self._segments = segments
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
-        """Give the bytes of a stream from `start` to `end`, verified."""
+        """Return the bytes of a stream from `start` to `end`, verified."""
         parts: list[bytes] = []
         with self._reading(incarnation, buffers=True) as transaction:
             cursor = transaction.cursor(self._chunks)
@@ -100,7 +100,7 @@ class ChunkReader:
         return blocks
 
     def index_at(self, incarnation: int, offset: int) -> MessageIndex:
-        """Give the index of the chunk that holds the byte at `offset`."""
+        """Return the index of the chunk that holds the byte at `offset`."""
         with self._reading(incarnation, buffers=True) as transaction:
             cursor = transaction.cursor(self._indexes)
             if not seek_chunk(cursor, incarnation, offset):
@@ -120,7 +120,7 @@ class ChunkReader:
         return unpack_index(packed, start)
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
-        """Give the messages that end after `start` and not after `end`, which is a boundary in the base."""
+        """Return the messages that end after `start` and not after `end`, which is a boundary in the base."""
         ends, times, known = array("Q"), array("Q"), start
         with self._reading(incarnation, buffers=True) as transaction:
             cursor = transaction.cursor(self._indexes)
@@ -139,7 +139,7 @@ class ChunkReader:
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
         """Move `count` messages on from an offset, backwards if negative, as far as the messages have no gap.
 
-        Gives the offset reached, and how many messages are left to go.
+        Returns the offset reached, and how many messages are left to go.
         """
         with self._reading(incarnation, buffers=True) as transaction:
             cursor = transaction.cursor(self._indexes)
@@ -185,7 +185,7 @@ class ChunkReader:
         return position, left
 
     def _extent(self, cursor: lmdb.Cursor) -> tuple[int, int]:
-        """Give the number of messages and of bytes of the chunk at a cursor, without reading all of its index."""
+        """Return the number of messages and of bytes of the chunk at a cursor, without reading all of its index."""
         extent = unpack_extent(cursor.value()[: -CHECKSUM.size])
         if extent is None:
             key = bytes(cursor.key())

@@ -104,7 +104,7 @@ def unpack_kept(unpacker: Unpacker) -> Kept:
 
 
 def pack_retention(retention: Retention) -> bytes:
-    """Write a policy. 0 stands for no bound, because a bound is never 0."""
+    """Pack a policy. 0 stands for no bound, because a bound is never 0."""
     return RETENTION.pack(retention.max_age_secs or 0, retention.max_bytes or 0, retention.max_messages or 0)
 
 
@@ -159,12 +159,12 @@ def unpack_identity(unpacker: Unpacker) -> Identity:
 
 
 def pack_head(head: Head) -> bytes:
-    """Write all of a head but its identity."""
+    """Pack a head without its identity."""
     return _pack_head(head, _flags_of(head, cut=head.kept != WHOLE))
 
 
 def _flags_of(head: Head, *, cut: bool) -> int:
-    """Give the flags of a packed head. `cut`: it says what is kept of the past."""
+    """Return the flags of a packed head. `cut`: the packed head has its `kept`."""
     return (
         (CLOSED if head.closed else 0)
         | (DELETED if head.deleted else 0)
@@ -185,9 +185,9 @@ def _pack_head(head: Head, flags: int) -> bytes:
 
 
 def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) -> tuple[Head, int]:
-    """Read a head. `before` is what it keeps of the past if it does not say.
+    """Unpack a head. `before` is its `kept` if the packed head has none.
 
-    Gives its flags too, because some of them describe the edit around the head.
+    Returns its flags as well, because some of them describe the edit around the head.
     """
     tail, written_at, flags = unpacker.take(HEAD)
     closer = stream_seq = None
@@ -202,13 +202,13 @@ def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) ->
 
 
 def pack_producer(producer: Producer) -> bytes:
-    """Write a producer. Its position follows if it has one."""
+    """Pack a producer. Its position follows if it has one."""
     fixed, position = PRODUCER.pack(producer.epoch, producer.seq, producer.seen_at), producer.position
     return fixed if position is None else fixed + pack_text(position)
 
 
 def unpack_producer(data: bytes) -> Producer:
-    """Read a producer from a row of its own, in which the length tells whether a position follows."""
+    """Unpack a producer from its own row. The length of the row says whether a position follows."""
     unpacker = Unpacker(data)
     return _take_producer(unpacker, has_position=len(data) > PRODUCER.size)
 
@@ -219,7 +219,7 @@ def _take_producer(unpacker: Unpacker, *, has_position: bool) -> Producer:
 
 
 def pack_edit(edit: Edit) -> bytes:
-    """Write an edit. A stream's first write and its drop carry its identity, the others only its incarnation."""
+    """Pack an edit. The first write and the drop of a stream have its identity, other writes its incarnation only."""
     identity = edit.head.identity
     if isinstance(edit, Drop):
         return KIND.pack(DROP) + pack_identity(identity)
@@ -255,10 +255,10 @@ def _pack_write(write: Write, flags: int) -> bytes:
 
 
 def _pack_lengths(start: int, ends: Sequence[int]) -> bytes:
-    """Write the lengths of messages, each in one byte if all of them fit, otherwise in four.
+    """Pack the lengths of messages, each in one byte if all of them fit, otherwise in four.
 
-    A large batch brings them along: to compute a million lengths takes 30 ms, during which the event loop waits for the
-    interpreter's lock again and again.
+    A large batch has computed its lengths already: computing a million takes 30 ms, during which the event loop waits
+    for the interpreter's lock several times.
     """
     if isinstance(ends, Ends) and sys.byteorder == "little":
         return ends.lengths.tobytes()
@@ -270,7 +270,7 @@ def _pack_lengths(start: int, ends: Sequence[int]) -> bytes:
 
 
 def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
-    """Read an edit. `head_of` gives the head of a stream before the edit."""
+    """Unpack an edit. `head_of` returns the head of a stream before the edit."""
     (kind,) = unpacker.take(KIND)
     if kind == CREATE:
         identity = unpack_identity(unpacker)

@@ -46,10 +46,10 @@ class Reader(Protocol):
     """A file that is read. It stays readable when it is removed."""
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes from the beginning on, at most `size`; none at the end."""
+        """Return the next bytes from the beginning on, at most `size`; none at the end."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Give the bytes at a position; fewer than `size` only if the file ends there. Any thread may call it."""
+        """Return the bytes at a position; fewer than `size` only if the file ends there. Any thread may call it."""
 
     def close(self) -> None:
         """Release the descriptor."""
@@ -69,7 +69,7 @@ class WatchableLock(Protocol):
     path: Path
 
     def held(self) -> bool:
-        """Tell whether the path of the lock still leads to the locked file."""
+        """Return whether the path of the lock still leads to the locked file."""
 
 
 class Disk(Protocol):
@@ -125,7 +125,7 @@ def sync_descriptor(descriptor: int) -> None:
 
 
 def boot_id() -> str:
-    """Give the id of this boot of the machine, a text; empty where the system has none."""
+    """Return the id of this boot of the machine, a text; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -223,7 +223,7 @@ class OsLock:
 
 
 def lost_lock(lock: object) -> str | None:
-    """Give the reason why this process no longer owns the folder of a store; None while it owns it."""
+    """Return the reason why this process no longer owns the folder of a store; None while it owns it."""
     if not isinstance(lock, WatchableLock) or lock.held():
         return None
     return f"{lock.path} was removed or replaced, so that another server may use the store"

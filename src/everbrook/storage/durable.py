@@ -2,7 +2,7 @@
 
 A group of changes is one write, and one sync where the mode promises it. The view keeps the changes that are in the
 journal and not yet in the base. In the background a checkpoint takes them into the base and trims the journal. Opening
-replays only the changes that the base does not have, so replay is idempotent.
+replays only the changes that the base does not have yet, so that no change is applied twice.
 """
 
 import logging
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 class DurableMode(Struct, frozen=True):
-    """What a storage mode promises, and which kind of store keeps it."""
+    """The promise of a storage mode, and the kind of store that keeps it."""
 
     store: str
     """`acid`: chunks are rows of LMDB. `file`: full chunks are in segments, plain files."""
@@ -77,18 +77,18 @@ class Walk(Protocol):
     """A walk over LMDB's tree beside the storage, which looks for damaged pages."""
 
     def problem(self) -> str | None:
-        """Give what is wrong with the tree, if the walk has found damage so far."""
+        """Return the problem of the tree, if the walk has found damage so far."""
 
     def stop(self) -> None:
         """End the walk, if it has not ended."""
 
 
 BeginWalk = Callable[[Path, lmdb.Environment], Walk | None]
-"""Begins to walk the tree of the environment in a folder, if nothing has done so before it was opened."""
+"""Begins to walk the tree of the environment in a folder. Returns None if it was walked before it was opened."""
 
 
 class DurableStorage:
-    """Keeps streams on a disk."""
+    """Stores streams on a disk."""
 
     blocking = True
     used_bytes = 0
@@ -132,7 +132,8 @@ class DurableStorage:
     def _open(self, salt: int, boot: str, executor: Executor | None, open_environment: OpenEnvironment) -> None:
         folder, disk = self._folder, self._disk
         manifest = open_manifest(disk, folder, self._mode.store, salt)
-        # The journal's folder is made after the base: if it is missing, the base is still empty.
+        # The folder of the journal is made after the base. If it is missing, no opening of the store has completed, and
+        # the base must be empty.
         made = JOURNAL in disk.names(folder)
         self._make_base(made=made)
         segments = Segments(
@@ -145,6 +146,7 @@ class DurableStorage:
         )
         self._base = LmdbBase(folder, segments, open_environment)
         try:
+            # LMDB syncs its file, but not the name of a new one.
             disk.sync_folder(folder / BASE)
             state = self._base.state()
             if not made:
@@ -157,7 +159,7 @@ class DurableStorage:
             raise
 
     def _make_base(self, *, made: bool) -> None:
-        """Make the folder of the base. Validate a file that is there before LMDB opens it, because LMDB does not."""
+        """Make the folder of the base. Validate an existing file before LMDB opens it, because LMDB does not."""
         base = self._folder / BASE
         self._disk.make_folder(base)
         problem = problem_of(base / DATA)
@@ -168,7 +170,7 @@ class DurableStorage:
             self._disk.remove(base / DATA)
 
     def _settled_manifest(self, manifest: Manifest | None, state: BaseState) -> Manifest:
-        """Compare the manifest with its copy in the base, which has a checksum and wins."""
+        """Return the manifest, restored if its copy in the base differs: the copy has a checksum, and wins."""
         if state.manifest:
             copy = parse_manifest_copy(state.manifest)
             if copy != manifest:
@@ -188,12 +190,13 @@ class DurableStorage:
         opened = parse_opened(state.opened) or Opened(sync=True, boot=boot)
         self._view = view = MergedView(self._base, tuning.max_counts)
         view.last_incarnation = state.last_incarnation
-        # The view answers most reads. They are bound here, so that a read has one call less.
+        # The view does most reads. Its methods are bound here, so that a read has one call less.
         self.scan, self.count, self.mortal = view.scan, view.count, view.mortal
         self.fork_count, self.read, self.messages, self.seek = view.fork_count, view.read, view.messages, view.seek
         self.boundary_at_or_before, self.index_at, self.mark = view.boundary_at_or_before, view.index_at, view.mark
         recovery = Recovery(disk, self._folder, self._view)
         if not opened.kept_in(boot):
+            # The journal was not synced, and the machine has restarted: a missing end is no damage.
             recovered = recovery.prefix_of(recovered)
         recovery.replay(recovered)
         self.remarks: Sequence[str] = recovery.remarks
@@ -217,6 +220,7 @@ class DurableStorage:
         self._opened = (Opened(self._mode.sync, boot), manifest, state.applied)
         self._writable = False
         if not self.refusal:
+            # Before the first checkpoint of this process: a segment that it begins must not be taken for a leftover.
             self._checkpointer.remove_leftovers(recovery.written)
             try:
                 self._begin_writing()
@@ -224,12 +228,13 @@ class DurableStorage:
                 logger.warning("%s can be read, but there is no room to write: %s", self._folder, error)
 
     def _begin_writing(self) -> None:
-        """Begin a file of the journal, and record in the base how the store is opened.
+        """Begin a file of the journal, and record in the base how the store was opened.
 
         A store that refuses changes is left unchanged, so that the next start finds the same loss.
         """
         opened, manifest, applied = self._opened
         try:
+            # The file is begun first: from then on recovery needs it, and `set_needed` says so.
             self._journal.begin()
             with Checkpoint(self._base, self._tuning) as checkpoint:
                 checkpoint.set_opened(opened, manifest)
@@ -317,9 +322,10 @@ class DurableStorage:
         return lost_lock(self._lock) or (self._walk.problem() if self._walk else None)
 
     def close(self) -> None:
-        """Make a last checkpoint, so that the next opening has nothing to replay, and release the files and the lock.
+        """Make a last checkpoint, so that the next opening replays nothing, and release the files and the lock.
 
-        A group that was persisted and never applied is only in the journal, so the journal stays.
+        A group that was persisted and never applied is only in the journal. Then there is no checkpoint, and the
+        journal stays.
         """
         refused = self.refusal or (self._walk.problem() if self._walk else None)
         if self._walk:
@@ -327,9 +333,9 @@ class DurableStorage:
         for pin in list(self._pins):
             pin.release()
         try:
-            # A store that refuses changes gets no checkpoint: its journal must show the loss until a repair.
+            # A store that refuses changes gets no checkpoint, because its journal must show the loss until a repair.
             trimmed = self._checkpointer.close(None if refused else self._applied)
-            # The seal is optional: recovery accepts an unsealed last group, unless the group is damaged by then.
+            # The seal may fail: recovery accepts an unsealed last group, unless the group is damaged by then.
             with suppress(OSError, StorageFull):
                 self._journal.close(trimmed=trimmed)
         finally:
@@ -343,7 +349,7 @@ def _require_empty(folder: Path, state: BaseState) -> None:
 
 
 def _entry(change: Change) -> Entry:
-    """Give a change as an entry of the journal: the streams that it changes, and its bytes."""
+    """Return the journal entry of a change: the streams that it edits, and the packed change."""
     if len(change) == 1:
         return (change[0].head.identity.incarnation,), pack_change(change)
     streams = dict.fromkeys(edit.head.identity.incarnation for edit in change)

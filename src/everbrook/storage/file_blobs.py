@@ -41,7 +41,7 @@ def parse_blob_name(name: str) -> tuple[int, int] | None:
 
 
 def blob_file_bytes(size: int) -> int:
-    """Give the size of the file of a blob of `size` bytes."""
+    """Return the size of the file of a blob of `size` bytes."""
     return size + checksums_bytes(size)
 
 
@@ -101,7 +101,7 @@ class FileBlobs:
             self._hold.remove(blob_path(self._folder, owner, number))
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
-        """Give the blobs, one folder at a time. Files with other names are ignored."""
+        """Yield the blobs, one folder at a time. Files with other names are ignored."""
         for name in filter(_FOLDER_NAME.match, self._names(self._folder)):
             yield [blob for each in self._names(self._folder / name) if (blob := parse_blob_name(each))]
 

@@ -26,14 +26,14 @@ class Hold:
         self._deferred: dict[Path, None] = {}
 
     def begin(self) -> Lengths:
-        """Begin to defer removals for a pin. Gives the table for the lengths of files at this moment."""
+        """Begin to defer removals for a pin. Returns the table for the lengths of files at this moment."""
         lengths: Lengths = {}
         with self._lock:
             self._pinned = (*self._pinned, lengths)
         return lengths
 
     def end(self, lengths: Lengths) -> list[Path]:
-        """End that for a pin. Gives the files to remove if it was the last pin."""
+        """End that for a pin. Returns the files to remove if it was the last pin."""
         with self._lock:
             self._pinned = tuple(each for each in self._pinned if each is not lengths)
             if self._pinned:
@@ -50,7 +50,8 @@ class Hold:
             lengths.setdefault(path, size)
 
     def remove(self, path: Path, *, later: bool = True) -> bool:
-        """Remove a file that exists, or defer the removal until the last pin is released. Tells whether it is removed.
+        """Remove a file that exists, or defer the removal until the last pin is released. Returns whether it is
+        removed.
 
         Without `later` the removal is not deferred, and the file stays if there is a pin: its name may be used again
         before the pin is released.

@@ -1,10 +1,10 @@
 """The journal, a write-ahead log: every change in order, durable before it is acknowledged.
 
-It is a sequence of log files. A file is allocated before it is used and recycled afterwards. So a sync writes no
-metadata, and a full disk refuses a group before any byte of it is written. The name of a file has the number of its
-first record, the use (a counter over all files of the journal) and the file's size; the seed of its checksums follows
-from them. The name is durable before the first record, and a recycled file gets a new name. So a file needs no header,
-and a file that is shorter than its name says has lost bytes.
+The journal is a sequence of log files. A file is allocated before it is used, and recycled afterwards. So a sync writes
+no metadata, and a full disk refuses a group before any byte of it is written. The name of a file has the number of its
+first record, its use (a counter over all files of the journal) and its size. The seed of its checksums follows from the
+first two and the salt of the store. The name is durable before the first record, and a recycled file gets a new name.
+So a file needs no header, and a file that is shorter than its name says has lost bytes.
 """
 
 import errno
@@ -43,7 +43,10 @@ class Fenced(Exception):
 
 
 class Journal:
-    """Writes groups of changes. One thread calls `append` and `seal`; `roll` is called while neither of them runs."""
+    """Writes groups of changes. One thread calls `append` and `seal`; `roll` is called while neither of them runs.
+
+    `_lock` guards the list of files and the end of the current one: checkpoints and pins read them from other threads.
+    """
 
     def __init__(
         self,
@@ -56,9 +59,9 @@ class Journal:
         tuning: JournalTuning,
         synced: bool = True,
     ) -> None:
-        """Continue a journal that was read from a folder. `sync`: an append is on the disk when it returns.
+        """Continue the journal that was read from a folder. `sync`: an append is on the disk when it returns.
 
-        `synced`: the process that wrote the recovered records synced them in the same way.
+        `synced`: the process that wrote the recovered records synced each append too.
         """
         self._disk = disk
         self._folder = folder
@@ -67,7 +70,7 @@ class Journal:
         self._tuning = tuning
         self._lock = Lock()
         self._spare_lock = Lock()
-        """Guards the spare file. A thread that holds it does not wait for `_lock`."""
+        """Guards the spare file. A thread that holds it never waits for `_lock`: `append` takes both, `_lock` first."""
         self._file: File | None = None
         self._framer = Framer(0)
         self._position = 0
@@ -83,7 +86,7 @@ class Journal:
         """The bytes of the records that were written since the last roll."""
         self._rolled_bytes = 0
         self.recycles = True
-        """Whether `trim` may recycle a file. A pin turns this off while it holds files open."""
+        """Whether `trim` may recycle a file. A pin turns this off: it holds files open and reads their old bytes."""
         self._adopt(recovered, synced=synced)
 
     def _adopt(self, recovered: Recovered, *, synced: bool) -> None:
@@ -91,6 +94,7 @@ class Journal:
 
         Later changes depend on their records, so the records that are not proven durable are written again.
         """
+        # The spare file of an earlier process: its blocks may not be on the disk, and its size is unknown here.
         if _SPARE in self._disk.names(self._folder):
             self._disk.remove(self._folder / _SPARE)
         for file in recovered.files:
@@ -102,7 +106,7 @@ class Journal:
         self._disk.sync_folder(self._folder)
 
     def needed_after(self, number: int) -> Needed:
-        """Give the uses of the files that recovery needs if the base has every change up to `number`."""
+        """Return the uses of the files that recovery needs if the base has every change up to `number`."""
         with self._lock:
             *ended, current = self._files
             first = next((file.use for file in ended if file.last > number), current.use)
@@ -110,7 +114,7 @@ class Journal:
 
     @property
     def files(self) -> list[tuple[LogFile, int]]:
-        """The files, and how many bytes of each belong to the journal now."""
+        """The files, with the number of bytes of each that belong to the journal now."""
         with self._lock:
             current = self._files[-1] if self._file else None
             return [(file, self._position if file is current else file.size) for file in self._files]
@@ -124,6 +128,7 @@ class Journal:
             raise Fenced(f"the journal is at {self.last}, not at {after}")
         size = sum([FRAME.size + STREAM.size * len(streams) + len(body) for streams, body in entries])
         with self._lock:
+            # First, because a new file has another seed: the frames below must be made with the framer of this file.
             file = self._room_for(size)
             frame, number = self._framer.frame, after
             parts: list[bytes] = []
@@ -140,18 +145,18 @@ class Journal:
         except OSError as error:
             refused = refusal(error)
             if isinstance(refused, StorageFull):
-                # Overwrite the group with zeros: recovery must not find it after a power failure, since it was refused.
+                # The group is refused, so recovery must not find it after a power failure: overwrite it with zeros.
                 file.write_at(self._position, bytes(len(data)), sync=True)
             raise refused from error
         self._position += len(data)
 
     @property
     def unsealed(self) -> bool:
-        """Whether no later record proves the last one."""
+        """Whether the last record has no proof of its durability: a later record, or a seal."""
         return self._sealed < self.last
 
     def seal(self) -> None:
-        """Write a seal, which proves the last record durable: its damage is then not mistaken for a torn write."""
+        """Write a seal, which proves the last record durable: damage to it is then not mistaken for a torn write."""
         with self._lock:
             if self._file and self.unsealed:
                 self._seal(self._file)
@@ -161,7 +166,7 @@ class Journal:
         self._sealed = self.last
 
     def _room_for(self, size: int) -> File:
-        """Give a file that has room for a group and for the seal after it."""
+        """Return a file that has room for a group and for the seal after it."""
         if self._file and not self._rolled and self._position + size + 2 * _RESERVE_BYTES <= self._files[-1].size:
             return self._file
         return self._begin(size)
@@ -187,12 +192,13 @@ class Journal:
         except BaseException as error:
             file.close()
             if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
-                # These errors come from opening the folder, so nothing of the group was written.
+                # These errors come from opening the folder, before the sync, so no state on the disk is unknown.
                 raise refusal_to_open(error) from error
             raise
         if self._file:
             with suppress(StorageFull):
-                # The seal may be left out: the first number of the new file proves the same records.
+                # The seal says that the journal continues, with which recovery notices the loss of the new file. It may
+                # be left out: the first number of the new file proves the same records.
                 self._seal(self._file, CONTINUES)
             self._file.close()
         if self._files:
@@ -244,7 +250,7 @@ class Journal:
             self._disk.remove(self._folder / _SPARE)
 
     def roll(self) -> int:
-        """End the current file: the next group goes to a new one. Gives the last number that was written."""
+        """End the current file: the next group goes to a new one. Returns the last number that was written."""
         self._rolled = True
         self._rolled_bytes += self.size
         self.size = 0
@@ -264,10 +270,11 @@ class Journal:
             self._rolled_bytes = 0
             recycles, wanted = self.recycles, self._next_bytes
             ended = [file for file in self._files[:-1] if file.last <= up_to]
-            # A pin that begins now does not see these files, and one that began before has turned recycling off.
+            # A pin that begins from now on does not see these files. One that began before has turned recycling off.
             self._files = [file for file in self._files if file not in ended]
         left = deque(ended)
         try:
+            # Outside of `_lock`, because removals and syncs of folders take long, and groups must be written meanwhile.
             with self._spare_lock:
                 while left:
                     self._give_up(left[0], recycled=recycles and left[0].size >= wanted)
@@ -276,15 +283,16 @@ class Journal:
                     self._disk.sync_folder(self._folder)
                 if self._spare_bytes < wanted:
                     with suppress(OSError):
-                        # If there is no room, the next group that needs the file is refused.
+                        # Without a spare file, the next group that needs one makes it, or is refused.
                         self._make_spare(wanted)
         finally:
             if left:
+                # An error ended the removals: the next `trim` tries the rest again.
                 with self._lock:
                     self._files[:0] = left
 
     def _give_up(self, file: LogFile, *, recycled: bool) -> None:
-        """Make a file the spare one if it is larger than that, or remove it."""
+        """Make a file the spare file if it is larger than the present one, or remove it."""
         if recycled and file.size > self._spare_bytes:
             self._drop_spare()
             self._disk.rename(file.path, self._folder / _SPARE)
@@ -304,16 +312,18 @@ class Journal:
             if self._sync or last == self._settled:
                 return
             if self._settled < 0:
+                # Under the lock, so that no file is recycled meanwhile: its new records would be overwritten.
                 for file in files:
                     self._rewrite(file, 0, self._end_of(file))
                 self._settled = last
                 return
         try:
             for file in files:
-                # A file that was trimmed meanwhile is missing: the base has its changes.
+                # A file that is missing was trimmed meanwhile, so its changes are in the base.
                 with suppress(FileNotFoundError):
                     self._sync_file(file.path)
         except OSError:
+            # After a failed sync a second one proves nothing, so the next call writes the records again.
             self._settled = -1
             raise
         self._settled = last
@@ -338,7 +348,7 @@ class Journal:
         return self._position if self._file and file is self._files[-1] else file.end
 
     def follow(self, after: int) -> Iterator[Record]:
-        """Give the durable records after a number, in order."""
+        """Yield the durable records after a number, in order."""
         last, files = self.last, self.files
         for place, (file, size) in enumerate(files):
             # Records from the first number of a later file on are ignored: they were torn or given up.

@@ -45,7 +45,7 @@ def parse_log_file(path: Path) -> LogFile | None:
 
 
 def log_files(disk: Disk, folder: Path) -> list[LogFile]:
-    """Give the files of a journal, in the order of their uses; none if the folder is missing."""
+    """Return the files of a journal, in the order of their uses; none if the folder is missing."""
     names = disk.names(folder) if folder.is_dir() else []
     found = (parse_log_file(folder / name) for name in names)
     return sorted(filter(None, found), key=lambda file: file.use)
@@ -90,7 +90,8 @@ class Recovered(Struct, frozen=True):
         return [*(each.damage for each in self.lost), *self.unknown]
 
     def written_prefix(self) -> "Recovered":
-        """Give the records before the first missing one: those that the system had written before the machine stopped.
+        """Return the records before the first missing one: those that the system had written before the machine
+        stopped.
 
         It is for a journal without syncs, of which an end may be lost without damage.
         """
@@ -190,14 +191,14 @@ class _Reading:
         return Recovered(self._applied + 1, records, number - 1, lost, unknown, torn, self._files, last_use)
 
     def _place(self, folder: Path, number: int) -> str:
-        """Give the place where a lost record should be."""
+        """Return the place where a lost record should be."""
         for first, file, hole in reversed(self._holes):
             if first <= number:
                 return f"{folder.name}/{file.path.name} at byte {hole.position}"
         return folder.name
 
     def _lost_ends(self, folder: Path, missing: list[int], last_use: int) -> Iterator[Damage]:
-        """Give the damage to the end of the journal that no later record shows: the last file is missing or short."""
+        """Yield the damage to the end of the journal that no later record shows: the last file is missing or short."""
         if last_use in missing:
             yield Damage(folder.name, f"file {last_use} is missing, with all changes after the last one that is left")
         elif self._last and len(self._last[1]) < self._last[0].size:
@@ -206,7 +207,7 @@ class _Reading:
             yield Damage(place, f"it has {len(log)} of its {file.size} bytes; the last changes may be lost")
 
     def _torn(self, last: int) -> Torn | None:
-        """Give the torn write after the last record in the last file."""
+        """Return the torn write after the last record in the last file."""
         if self._last is None:
             return None
         file, log, items = self._last

@@ -132,7 +132,7 @@ class LmdbBase:
             raise StreamDamaged(f"{place}: {problem}") from error
 
     def rows(self, database: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Give the rows whose keys begin with `prefix`, in order and as they are stored."""
+        """Yield the rows whose keys begin with `prefix`, in order and as they are stored."""
         with self.reading() as transaction:
             yield from with_prefix(transaction.cursor(self.databases[database]), prefix)
 
@@ -160,7 +160,7 @@ class LmdbBase:
     # Streams
 
     def incarnation(self, name: bytes) -> int | None:
-        """Give the stream that has a name. Raises `StreamDamaged` if a damaged row may be the one of this name."""
+        """Return the stream that has a name. Raises `StreamDamaged` if a damaged row may be the one of this name."""
         packed = self._get(Database.NAMES, name)
         if packed is None:
             with self.reading() as transaction:
@@ -172,18 +172,18 @@ class LmdbBase:
         return int(INCARNATION.unpack(packed)[0]) if packed else None
 
     def _is_other_name(self, name: bytes, _key: bytes, sealed: bytes) -> bool:
-        """Tell whether a damaged row of the names belongs to another name, according to the head of its stream."""
+        """Return whether a damaged row of the names belongs to another name, according to the head of its stream."""
         holder = self._head_of(sealed[: INCARNATION.size])
         return holder is not None and holder.identity.name != name
 
     def _is_other_fork(self, source: int, key: bytes, sealed: bytes) -> bool:
-        """Tell whether a damaged row of the forks belongs to another source, according to the head of the fork."""
+        """Return whether a damaged row of the forks belongs to another source, according to the head of the fork."""
         head = self._head_of(key[INCARNATION.size :])
         fork = head.identity.fork if head else None
         return fork.source_incarnation != source if fork else self._is_known(key, sealed)
 
     def _is_known(self, key: bytes, _sealed: bytes) -> bool:
-        """Tell whether a damaged row belongs to a stream that exists. The head of that stream may be damaged too."""
+        """Return whether a damaged row belongs to a stream that exists. The head of that stream may be damaged too."""
         with self.reading() as transaction:
             return transaction.get(key[: INCARNATION.size], db=self.databases[Database.STREAMS]) is not None
 
@@ -199,7 +199,7 @@ class LmdbBase:
             raise Damaged(incarnation, 0, place_of(Database.STREAMS, key), "its head can't be read") from None
 
     def readable_head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream; None if it is missing or damaged."""
+        """Return the head of a stream; None if it is missing or damaged."""
         with suppress(StreamDamaged):
             return self.head(incarnation)
         return None
@@ -217,7 +217,7 @@ class LmdbBase:
             return {key[len(prefix) :]: unpack_producer(value) for key, value in found}
 
     def forks(self, source: int, after: int = 0, limit: int | None = None) -> list[int]:
-        """Give the forks of a stream that are younger than `after`, the oldest first."""
+        """Return the forks of a stream that are younger than `after`, the oldest first."""
         with self.reading(source) as transaction:
             cursor = transaction.cursor(self.databases[Database.FORKS])
             is_other = partial(self._is_other_fork, source)
@@ -225,7 +225,7 @@ class LmdbBase:
             return [PLACE.unpack(key)[1] for key, _ in islice(found, limit)]
 
     def mortal(self, after: int, limit: int) -> list[int]:
-        """Give streams with a lifetime or a retention policy, in the order of their incarnations."""
+        """Return streams with a lifetime or a retention policy, in the order of their incarnations."""
         with self.reading() as transaction:
             try:
                 cursor = transaction.cursor(self.databases[Database.MORTAL])
@@ -243,7 +243,7 @@ class LmdbBase:
                 yield head.identity.incarnation
 
     def marks(self) -> dict[int, DamageMark]:
-        """Give the damage marks of streams."""
+        """Return the damage marks of streams."""
         marks: dict[int, DamageMark] = {}
         for key, sealed in self.rows(Database.DAMAGED):
             # A row whose key is damaged counts under 0, an incarnation that no stream has.
@@ -252,11 +252,11 @@ class LmdbBase:
         return marks
 
     def removals(self) -> list[tuple[int, int]]:
-        """Give the segments that hold no chunk any more and whose files may still exist. Damaged rows are skipped."""
+        """Return the segments that hold no chunk any more and whose files may still exist. Damaged rows are skipped."""
         return [PLACE.unpack(key) for key, sealed in self.rows(Database.REMOVALS) if is_removal(key, sealed)]
 
     def lacks_segment(self, incarnation: int, segment: int, last_incarnation: int) -> bool:
-        """Tell whether a segment is certainly newer than everything that the base has of its stream.
+        """Return whether a segment is certainly newer than everything that the base has of its stream.
 
         It is uncertain if the chunks of the stream have a gap before its tail: a lost row may locate a chunk in the
         segment. A stream that is not in the base is newer than the base if its incarnation is above `last_incarnation`.
@@ -289,7 +289,7 @@ class NameReader(Rows):
     """Reads names and heads in one transaction."""
 
     def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
-        """Give names in order, with their incarnations; None if the row is damaged."""
+        """Yield names in order, with their incarnations; None if the row is damaged."""
         cursor = self.cursor(Database.NAMES)
         start = max(prefix, after)[:MAX_KEY_BYTES]
         there = self._seek(cursor, start) if start else cursor.first()
@@ -332,5 +332,5 @@ class NameReader(Rows):
 
 
 def is_plain_database(row: bytes) -> bool:
-    """Tell whether LMDB keeps a database in the plain order of its keys: no flag changes it."""
+    """Return whether LMDB keeps a database in the plain order of its keys: no flag changes it."""
     return len(row) == DATABASE.size and not DATABASE.unpack(row)[1] & ORDER_FLAGS

@@ -42,7 +42,7 @@ class Meta(Value, frozen=True):
 
 
 def problem_of(path: Path) -> str | None:
-    """Give the reason why a file can't be read, or None."""
+    """Return the reason why a file can't be read, or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def problem_of(path: Path) -> str | None:
 
 
 def newest_meta(descriptor: int) -> Meta | None:
-    """Give the newer meta page of an open file; None if it is not a file of LMDB."""
+    """Return the newer meta page of an open file; None if it is not a file of LMDB."""
     return _Pages(descriptor).meta()
 
 
@@ -73,7 +73,7 @@ class _Pages:
             return "its pages can't be read"
 
     def meta(self) -> Meta | None:
-        """Give the newer of the two meta pages."""
+        """Return the newer of the two meta pages."""
         first = self._meta_at(0)
         second = self._meta_at(first.page_bytes) if first else None
         return max(first, second, key=lambda meta: meta.transaction) if first and second else None
@@ -106,7 +106,7 @@ class _Pages:
         return None
 
     def _free(self, meta: Meta, number: int) -> Iterator[int]:
-        """Give the free pages that a page of the list, and the pages below it, name."""
+        """Yield the free pages that a page of the list, and the pages below it, name."""
         if number == NONE:
             return
         page = os.pread(self._descriptor, meta.page_bytes, number * meta.page_bytes)
@@ -125,7 +125,7 @@ class _Pages:
                 yield from self._listed(meta, value, big=bool(node_flags & BIG))
 
     def _listed(self, meta: Meta, value: bytes, *, big: bool) -> Iterator[int]:
-        """Give the pages of one entry of the list: it has their count, and then their numbers."""
+        """Yield the pages of one entry of the list: it has their count, and then their numbers."""
         if big:
             position = NUMBER.unpack_from(value)[0] * meta.page_bytes + PAGE.size
             count = NUMBER.unpack(os.pread(self._descriptor, NUMBER.size, position))[0]

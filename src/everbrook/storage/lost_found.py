@@ -18,7 +18,7 @@ class LostAndFound:
         self.folder = folder / LOST_AND_FOUND
 
     def keep(self, name: str, parts: Iterable[tuple[int, bytes]]) -> Path | None:
-        """Keep bytes in one file, each part at its position. Gives the file; None if there are no bytes."""
+        """Keep bytes in one file, each part at its position. Returns the file; None if there are no bytes."""
         parts = (part for part in parts if part[1])
         first = next(parts, None)
         if first is None:
@@ -49,7 +49,7 @@ class LostAndFound:
         return kept
 
     def _free(self, name: str) -> Path:
-        """Give a path that does not exist yet."""
+        """Return a path that does not exist yet."""
         self._disk.make_folder(self.folder)
         taken, number, free = set(self._disk.names(self.folder)), 1, name
         while free in taken:

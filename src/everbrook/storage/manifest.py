@@ -45,7 +45,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 def nested(folder: Path, incarnation: int) -> Path:
-    """Give the folder of a stream's files: one of 256, chosen by a hash."""
+    """Return the folder of a stream's files: one of 256, chosen by a hash."""
     return folder / f"{incarnation * _MIX % 2**64 >> 56:02x}"
 
 

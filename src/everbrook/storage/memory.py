@@ -28,7 +28,7 @@ def producers_bytes(producers: Mapping[bytes, Producer]) -> int:
 
 
 def producer_bytes(producer_id: bytes, producer: Producer | None) -> int:
-    """Give how much memory a producer takes; 0 for None."""
+    """Return how much memory a producer takes; 0 for None."""
     return PRODUCER_BYTES + len(producer_id) + len(producer.position or b"") if producer else 0
 
 
@@ -226,7 +226,7 @@ class MemoryBlobs:
         return MemoryDraft(self, (owner, number))
 
     def usage(self, owner: int) -> BucketUsage:
-        """Give the usage of a stream's bucket. Blobs of a dropped stream count nowhere: they are removed soon."""
+        """Return the usage of a stream's bucket. Blobs of a dropped stream count nowhere: they are removed soon."""
         return self._usage_of.get(owner) or BucketUsage()
 
     def put(self, key: tuple[int, int], usage: BucketUsage, pieces: list[bytes]) -> None:

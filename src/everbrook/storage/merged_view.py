@@ -96,7 +96,7 @@ class MergedView:
         return self._ask_base(self._base.head, incarnation)
 
     def load(self, name: bytes) -> Record | None:
-        """Give the stream that has a name. If its head can't be read, the whole stream counts as damaged."""
+        """Return the stream that has a name. If its head can't be read, the whole stream counts as damaged."""
         incarnation = self._incarnation(name)
         if incarnation is None:
             return None
@@ -133,7 +133,7 @@ class MergedView:
         return producers
 
     def mortal(self, after: int, limit: int) -> list[Head]:
-        """Give streams with a lifetime or a retention policy, from all layers.
+        """Return streams with a lifetime or a retention policy, from all layers.
 
         Streams whose heads can't be read are skipped, because the streams after them are due all the same.
         """
@@ -144,7 +144,7 @@ class MergedView:
         return found
 
     def _mortal(self, after: int, limit: int) -> dict[int, Head | None]:
-        """Give the next such streams in order; None for a head that can't be read."""
+        """Return the next such streams in order; None for a head that can't be read."""
         found = set(self._stored_mortal(after, limit))
         for layer in self._layers():
             found.update(islice(filterfalse(self._dropped, layer.mortal(after)), limit))
@@ -160,11 +160,11 @@ class MergedView:
         return living
 
     def _dropped(self, incarnation: int) -> bool:
-        """Tell whether a recent change has dropped a stream that is older than the change's layer."""
+        """Return whether a recent change has dropped a stream that is older than the change's layer."""
         return any(incarnation in layer.dropped for layer in self._layers())
 
     def readable_head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream; None if it is missing or damaged."""
+        """Return the head of a stream; None if it is missing or damaged."""
         with suppress(StreamDamaged):
             return self.head(incarnation)
         return None
@@ -172,13 +172,13 @@ class MergedView:
     # Names
 
     def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        """Give names in order, with their heads; None for a damaged one."""
+        """Return names in order, with their heads; None for a damaged one."""
         with self._base.reading_names() as stored:
             found = islice(self._names(stored, prefix, after), limit)
             return [(name, self._listed_head(stored, incarnation)) for name, incarnation in found]
 
     def _names(self, base: NameReader, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int]]:
-        """Give the names in use, with their incarnations. If several layers have a name, the newest one counts."""
+        """Yield the names in use, with their incarnations. If several layers have a name, the newest one counts."""
         layers = [_aged(age, layer.named(prefix, after)) for age, layer in enumerate(self._layers())]
         stored = ((name, holder or UNKNOWN) for name, holder in base.names(prefix, after))
         last = None
@@ -225,7 +225,7 @@ class MergedView:
         return len(forks)
 
     def _forks(self, source: int, after: int, limit: int) -> list[int]:
-        """Give forks of a stream that are younger than `after`, the oldest first."""
+        """Return forks of a stream that are younger than `after`, the oldest first."""
         gone = {fork for layer in self._layers() for fork in layer.unforked.get(source, ())}
         recent = (iter(layer.forked.get(source, ())) for layer in self._layers())
         stored = self._base.forks(source, after, limit + len(gone))
@@ -233,21 +233,21 @@ class MergedView:
         return list(islice(dict.fromkeys(islice(found, 2 * limit)), limit))
 
     def _fork_identities(self, source: int, after: int, limit: int) -> list[Identity]:
-        """Give the identities of those forks. Raises `StreamDamaged` if the head of one is lost."""
+        """Return the identities of those forks. Raises `StreamDamaged` if the head of one is lost."""
         heads = [self.head(fork) for fork in self._forks(source, after, limit)]
         if None in heads:
             raise StreamDamaged(f"a fork of stream {source:016x} was lost")
         return [head.identity for head in heads if head]
 
     def floor(self, incarnation: int) -> int:
-        """Give the offset before which neither a stream nor a fork of it needs its bytes; 0 if it is unknown."""
+        """Return the offset before which neither a stream nor a fork of it needs its bytes; 0 if it is unknown."""
         head = self.readable_head(incarnation)
         if head is None or not head.kept.earliest or incarnation in self.marks:
             return 0
         return self._needed_from(head) or 0
 
     def _needed_from(self, head: Head) -> int | None:
-        """Give the offset from which on a stream or a fork of it needs the stream's bytes. None: it is unknown."""
+        """Return the offset from which on a stream or a fork of it needs the stream's bytes. None: it is unknown."""
         try:
             oldest = next(iter(self._fork_identities(head.identity.incarnation, 0, 1)), None)
         except StreamDamaged:
@@ -271,7 +271,7 @@ class MergedView:
     # Bytes and messages
 
     def _runs(self, incarnation: int) -> list[Run]:
-        """Give the runs of a stream, its bytes in memory, the newest first."""
+        """Return the runs of a stream, its bytes in memory, the newest first."""
         return [run for layer in self._layers() if (run := layer.run(incarnation))]
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
@@ -286,11 +286,11 @@ class MergedView:
         return parts[0] if len(parts) == 1 else b"".join(reversed(parts))
 
     def _run_from(self, incarnation: int, offset: int) -> Run | None:
-        """Give the run that holds the byte at `offset`, if it is in memory. A run begins at a boundary."""
+        """Return the run that holds the byte at `offset`, if it is in memory. A run begins at a boundary."""
         return next((run for run in self._runs(incarnation) if run.first <= offset), None)
 
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`, which may lie behind the tail.
+        """Return the last message boundary not greater than `offset`, which may lie behind the tail.
 
         An offset before which no bytes are retained is a boundary itself.
         """
@@ -366,5 +366,5 @@ class MergedView:
 
 
 def _aged(age: int, names: Iterable[tuple[bytes, int | None]]) -> Iterator[tuple[bytes, int, int | None]]:
-    """Give names with the age of their layer, so that a merge puts the newest of equal names first."""
+    """Return names with the age of their layer, so that a merge puts the newest of equal names first."""
     return ((name, age, incarnation) for name, incarnation in names)

@@ -28,7 +28,7 @@ class Messages(Struct, frozen=True):
 
 
 def moved(values: "array[int]", shift: int, typecode: Literal["I", "Q"]) -> "array[int]":
-    """Give rising values plus `shift`, each in four or eight bytes.
+    """Return rising values plus `shift`, each in four or eight bytes.
 
     If `shift` is a multiple of `SPAN_BYTES`, the lowest two bytes of each value are copied and the others are the same
     for all values of a span. That takes a tenth of the time of an addition for each value.
@@ -52,12 +52,12 @@ def moved(values: "array[int]", shift: int, typecode: Literal["I", "Q"]) -> "arr
 
 
 def halves(values: "array[int]") -> "memoryview[int]":
-    """Give an array as numbers of two bytes, the lowest of each value first."""
+    """Return an array as numbers of two bytes, the lowest of each value first."""
     return memoryview(values).cast("B").cast("H")
 
 
 def repeated(number: int, count: int) -> "memoryview[int]":
-    """Give the lowest two bytes of a number several times."""
+    """Return the lowest two bytes of a number several times."""
     return memoryview(array("H", (number % SPAN_BYTES,)) * count)
 
 
@@ -76,26 +76,26 @@ class MessageIndex:
         self.times = times
 
     def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`."""
+        """Return the last message boundary not greater than `offset`."""
         place = bisect_right(self.messages, offset - self.base)
         return self.base + self.messages[place - 1] if place else self.first
 
     def boundary_after(self, offset: int) -> int:
-        """Give the first message boundary greater than `offset`."""
+        """Return the first message boundary greater than `offset`."""
         return self.base + self.messages[bisect_right(self.messages, offset - self.base)]
 
     def append_end(self, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`."""
+        """Return the end of the append that holds the byte at `offset`."""
         return self.base + self.appends[bisect_right(self.appends, offset - self.base)]
 
     def time_at(self, offset: int) -> int:
-        """Give the time of the append that holds the byte at `offset`."""
+        """Return the time of the append that holds the byte at `offset`."""
         return self.times[bisect_right(self.appends, offset - self.base)]
 
     def seek(self, offset: int, count: int) -> tuple[int, int]:
         """Move `count` messages on, backwards if negative, as far as the index reaches.
 
-        Gives the offset reached, and how many messages are left to go.
+        Returns the offset reached, and how many messages are left to go.
         """
         if count >= 0:
             place = bisect_right(self.messages, offset - self.base) + count - 1
@@ -107,11 +107,11 @@ class MessageIndex:
         return self._boundary(max(place, -1)), min(0, place + 1)
 
     def _boundary(self, place: int) -> int:
-        """Give the end of the message at a place; place -1 stands for the message before the first."""
+        """Return the end of the message at a place; place -1 stands for the message before the first."""
         return self.base + self.messages[place] if place >= 0 else self.first
 
     def messages_between(self, start: int, end: int) -> Messages:
-        """Give the messages that end after `start` and not after `end`."""
+        """Return the messages that end after `start` and not after `end`."""
         first, last = bisect_right(self.messages, start - self.base), bisect_right(self.messages, end - self.base)
         ends = moved(self.messages[first:last], self.base, "Q")
         if self.appends is self.messages:
@@ -119,7 +119,7 @@ class MessageIndex:
         return Messages(ends, self._times_of(first, last))
 
     def _times_of(self, first: int, last: int) -> "array[int]":
-        """Give the time of each message from `first` to `last`: that of the append that it came with."""
+        """Return the time of each message from `first` to `last`: that of the append that it came with."""
         times = array("Q")
         if first == last:
             return times
@@ -156,7 +156,7 @@ class Run(MessageIndex):
         self.used_bytes = 0
 
     def append(self, data: bytes, ends: Sequence[int], time: int) -> int:
-        """Add the bytes of one append, whose messages end at `ends`. Gives how much memory that took."""
+        """Add the bytes of one append, whose messages end at `ends`. Returns how much memory that took."""
         if len(data) >= BLOCK_BYTES:
             self._begin_block(data)
             self._gathering = bytearray()
@@ -181,7 +181,7 @@ class Run(MessageIndex):
         self._starts.append(self.tail)
 
     def read(self, start: int, end: int) -> bytes:
-        """Give a range, in one copy."""
+        """Return a range, in one copy."""
         if start == end:
             return b""
         if start < self.first:
@@ -205,7 +205,7 @@ class Run(MessageIndex):
         return memoryview(block)[start - block_start : end - block_start].tobytes()
 
     def discard(self, floor: int) -> int:
-        """Free the blocks, messages and appends before `floor`, a boundary. Gives how much memory that freed.
+        """Free the blocks, messages and appends before `floor`, a boundary. Returns how much memory that freed.
 
         The block and the append that span `floor` stay.
         """

@@ -76,7 +76,7 @@ class PinnedBase:
         self.size = min(self._file.size, self._pages * self._page_bytes)
 
     def _first_pages(self, transaction: int) -> bytes:
-        """Give the meta page of this transaction twice: as itself, and as the older meta page that LMDB expects."""
+        """Return the meta page of this transaction twice: as itself, and as the older meta page that LMDB expects."""
         fields = META.unpack(self._file.read(PAGE.size, META.size))
         self._page_bytes = fields[_PAGE_BYTES]
         place = transaction % 2
@@ -106,7 +106,7 @@ class PinnedBase:
 
 
 def pinned_files(folder: Path, name: str, lengths: Lengths) -> Iterator[tuple[str, PinnedFile]]:
-    """Give the files in a folder as they were at the moment of a pin. `name` is its path below the store's folder."""
+    """Yield the files in a folder as they were at the moment of a pin. `name` is its path below the store's folder."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ def read_part(path: Path, start: int, size: int) -> bytes:
 
 
 def subfolders(folder: Path) -> list[str]:
-    """Give the names of the folders in a folder, sorted; none if it is missing."""
+    """Return the names of the folders in a folder, sorted; none if it is missing."""
     try:
         return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
@@ -281,7 +281,7 @@ class StillStore:
 
 
 def _belongs(folder: str, name: str) -> bool:
-    """Tell whether a file is part of a store, by its name and the folder that it is in."""
+    """Return whether a file is part of a store, by its name and the folder that it is in."""
     if folder == JOURNAL:
         return parse_log_file(Path(name)) is not None
     if folder == BLOBS:

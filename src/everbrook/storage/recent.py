@@ -65,7 +65,7 @@ class Recent:
         self.names[name] = incarnation
 
     def named(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
-        """Give names that begin with `prefix` and follow `after`, with their incarnations; None for a free name."""
+        """Return names that begin with `prefix` and follow `after`, with their incarnations; None for a free name."""
         return ((name, self.names[name]) for name in self.order.following(prefix, after))
 
     def write(self, write: Write) -> None:
@@ -83,7 +83,7 @@ class Recent:
         stream.write(write)
 
     def mortal(self, after: int) -> Iterator[int]:
-        """Give the streams with a lifetime or a retention policy that follow `after`, in order."""
+        """Return the streams with a lifetime or a retention policy that follow `after`, in order."""
         if not self._mortal_sorted:
             self._mortal.sort()
             self._mortal_sorted = True
@@ -113,6 +113,6 @@ class Recent:
             self.discardable_bytes += discardable_bytes
 
     def run(self, incarnation: int) -> Run | None:
-        """Give the recent bytes of a stream, if it has any."""
+        """Return the recent bytes of a stream, if it has any."""
         stream = self.streams.get(incarnation)
         return stream.run if stream else None

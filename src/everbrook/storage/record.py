@@ -1,9 +1,9 @@
 """Records: the framing of changes in a log file, and the scan of a log file for them.
 
 A record is a frame and a body. The frame has a checksum of its own and lists the streams that the body edits, so that
-damage to a body can be attributed to them. Both checksums are seeded, and every log file has its own seed. So neither
-the remains of an earlier use in a recycled file verify, nor the data of a client that imitates a record. `durable` is
-the number up to which all changes were known to be durable when the record was written.
+damage to a body can be attributed to streams. Both checksums are seeded, and every log file has its own seed. So in a
+recycled file the remains of its earlier use do not verify, and neither does the data of a client that imitates a
+record. `durable` is the number up to which all changes were known to be durable when the record was written.
 
 A record without a body is a seal: it repeats the number of the record before it, and so proves that it was durable.
 """
@@ -58,12 +58,12 @@ class Unreadable(Value, frozen=True, gc=False):
 
 
 def seed_of(salt: int, first: int, use: int) -> int:
-    """Give the seed of the log file that begins with record `first` and is the `use`-th file of its journal."""
+    """Return the seed of the log file that begins with record `first` and is the `use`-th file of its journal."""
     return zlib.crc32(_FILE.pack(salt, first, use))
 
 
 def tag_of(seed: int) -> bytes:
-    """Give the first bytes of every record in a file. The scan searches for them to find a record after damage."""
+    """Return the first bytes of each record in a file. The scan finds the next record after damage by them."""
     return _CHECKSUM.pack(zlib.crc32(b"record", seed))
 
 
@@ -75,7 +75,7 @@ class Framer:
         self._tag = tag_of(seed)
 
     def frame(self, number: int, durable: int, streams: Sequence[int], body: bytes, flags: int = 0) -> bytes:
-        """Give the frame of a record. Its body follows it in the log."""
+        """Return the frame of a record. Its body follows it in the log."""
         body_checksum = zlib.crc32(body, self._seed)
         if len(streams) == 1:
             checked = _ONE_STREAM.pack(body_checksum, len(body), number, durable, 1, flags, streams[0])
@@ -94,7 +94,7 @@ class LogScan:
         self._tag = tag_of(seed)
 
     def items(self) -> Iterator[Record | Unreadable]:
-        """Give the records in order, and the unreadable ranges between and after them.
+        """Yield the records in order, and the unreadable ranges between and after them.
 
         The log ends at zeros or at the remains of an earlier use of the file.
         """
@@ -104,6 +104,7 @@ class LogScan:
             if found is None:
                 end = self._next_frame(position + 1)
                 if end is None:
+                    # A tag without a whole frame begins a torn write. Other bytes are zeros or an earlier use.
                     if self._log.startswith(self._tag, position):
                         yield Unreadable(position, len(self._log))
                     return
@@ -112,7 +113,7 @@ class LogScan:
             position = found.end
 
     def _at(self, position: int) -> Record | Unreadable | None:
-        """Read the record at a position. None: no frame verifies there. The tag is ignored, as it may be damaged."""
+        """Read the record at a position. None: no frame verifies there. The tag is not compared: it may be damaged."""
         log, body = self._log, position + FRAME.size
         if body > len(log):
             return None
@@ -128,13 +129,14 @@ class LogScan:
     def _next_frame(self, position: int) -> int | None:
         """Find where the next whole frame begins."""
         while (position := self._log.find(self._tag, position)) >= 0:
+            # The tag may occur in the data of a client, so the frame must verify too.
             if self._at(position):
                 return position
             position += 1
         return None
 
     def _recovered(self, position: int, end: int) -> Record | None:
-        """Give the record before `end` if only its frame is damaged.
+        """Return the record before `end` if only its frame is damaged.
 
         Either the checksum of the body is right, or that checksum is the only damaged field of the frame.
         """

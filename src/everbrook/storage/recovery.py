@@ -72,7 +72,7 @@ class Recovery:
         """The streams that have lost a change of the journal: their later changes are ignored."""
 
     def prefix_of(self, recovered: Recovered) -> Recovered:
-        """Give the changes before the first missing one: those that were on the disk when the machine stopped."""
+        """Return the changes before the first missing one: those that were on the disk when the machine stopped."""
         prefix, self.written = recovered.written_prefix(), None
         lost = f"those after {prefix.last} are lost" if recovered.damages else "some of them may be lost"
         self.remark(f"the machine has been restarted since the last changes; {lost}")

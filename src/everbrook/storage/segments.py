@@ -42,7 +42,7 @@ _NAME = re.compile(r"([0-9a-f]{16})-(\d{16})\.log\Z")
 
 
 def segment_path(folder: Path, incarnation: int, segment: int) -> Path:
-    """Give the path of the segment of a stream that begins at offset `segment`."""
+    """Return the path of the segment of a stream that begins at offset `segment`."""
     return nested(folder, incarnation) / f"{incarnation:016x}-{segment:016d}.log"
 
 
@@ -72,7 +72,7 @@ def parse_segment_header(data: bytes) -> Identity | None:
 
 
 def pack_chunk(key: bytes, index: bytes, data: bytes, checksums: bytes) -> tuple[bytes, int]:
-    """Pack a chunk with its packed index for a segment. Gives its bytes, and the position of the data in them."""
+    """Pack a chunk with its packed index for a segment. Returns its bytes, and the position of the data in them."""
     fields = CHUNK_HEADER.pack(CHUNK_MAGIC, 0, PLACE.unpack(key)[1], len(index), len(data))[CHECKED_FROM:]
     checksum = zlib.crc32(index, zlib.crc32(fields, zlib.crc32(key)))
     head = CHUNK_MAGIC + _LENGTH.pack(checksum) + fields + index
@@ -127,16 +127,16 @@ class Segments:
         return reader.read_at(location.position + start, end - start)
 
     def place(self, incarnation: int, location: Location, start: int) -> str:
-        """Give the place of a byte of a chunk, for a message."""
+        """Return the place of a byte of a chunk, for a message."""
         path = segment_path(self.folder, incarnation, location.segment)
         return f"{SEGMENTS}/{path.parent.name}/{path.name} at byte {location.position + start}"
 
     def writer(self) -> "SegmentWriter":
-        """Give a writer for one checkpoint."""
+        """Return a writer for one checkpoint."""
         return SegmentWriter(self._disk, self.folder, self._hold, self._max_bytes, self._max_open, self._made)
 
     def files(self, incarnations: Collection[int] | None) -> Iterator[tuple[int, int]]:
-        """Give the segments of some streams, or of all, that exist: their incarnations and first offsets."""
+        """Yield the segments of some streams, or of all, that exist: their incarnations and first offsets."""
         streams = {f"{n:02x}": None for n in range(256)} if incarnations is None else {}
         for incarnation in incarnations or ():
             streams.setdefault(segment_path(self.folder, incarnation, 0).parent.name)
@@ -181,7 +181,7 @@ class SegmentWriter:
         self._created: list[Path] = []
 
     def write(self, identity: Identity, chunk: Chunk, last: Location | None) -> tuple[Location, bytes]:
-        """Write a chunk after the last one of its stream. Gives its location and its checksums."""
+        """Write a chunk after the last one of its stream. Returns its location and its checksums."""
         key = PLACE.pack(identity.incarnation, chunk.start)
         checksums = block_checksums(key, chunk.data)
         packed, data_from = pack_chunk(key, pack_index(chunk.index), chunk.data, checksums)
@@ -202,7 +202,7 @@ class SegmentWriter:
         return Location(segment, end + data_from, len(chunk.data)), checksums
 
     def _holds(self, path: Path, header: bytes, segment: int) -> bool:
-        """Tell whether a file begins with the identity of a stream and with the chunk whose offset its name has."""
+        """Return whether a file begins with the identity of a stream and with the chunk whose offset its name has."""
         if path in self._files:
             return True
         try:
@@ -258,5 +258,5 @@ class SegmentWriter:
 
 
 def chunk_end(location: Location) -> int:
-    """Give the end of a chunk, which is that of its checksums."""
+    """Return the end of a chunk, which is that of its checksums."""
     return location.position + location.length + checksums_bytes(location.length)

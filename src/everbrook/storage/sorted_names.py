@@ -37,11 +37,11 @@ class SortedNames:
         return self._sorted
 
     def scan(self, prefix: bytes, after: bytes, limit: int) -> list[bytes]:
-        """Give names that begin with `prefix` and follow `after`."""
+        """Return names that begin with `prefix` and follow `after`."""
         return list(islice(self.following(prefix, after), limit))
 
     def following(self, prefix: bytes, after: bytes) -> Iterator[bytes]:
-        """Give the names that begin with `prefix` and follow `after`. They must not change during the iteration."""
+        """Return the names that begin with `prefix` and follow `after`. They must not change during the iteration."""
         names = self._in_order()
         start = names.bisect_left(prefix) if after < prefix else names.bisect_right(after)
         return takewhile(lambda name: name.startswith(prefix), names.islice(start))

@@ -36,13 +36,13 @@ class Backfill:
         return self._go_on_after is None
 
     def finish(self) -> dict[str, Link]:
-        """Give the links, including those to streams that are not durable yet."""
+        """Return the links, including those to streams that are not durable yet."""
         if self._config.pattern:
             self._links |= backfill(self._config, self._root, self._engine.listing.arriving(self._prefix))
         return self._links
 
     def close(self) -> tuple[bytes, ...]:
-        """Stop following changes. Gives the streams that may have news since their slice was read."""
+        """Stop following changes. Returns the streams that may have news since their slice was read."""
         if self._follow in self._engine.followers:
             self._engine.followers.remove(self._follow)
         return tuple(self._changed)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def record_name(root: bytes, subscription_id: str) -> bytes:
-    """Give the name of the stream that a subscription is kept in; no URL leads to it."""
+    """Return the name of the stream that a subscription is kept in; no URL leads to it."""
     return SUBSCRIPTION_RECORDS + root + subscription_id.encode()
 
 
@@ -43,13 +43,13 @@ def split_name(name: bytes) -> tuple[bytes, bytes] | None:
 
 
 def path_of(name: bytes) -> str:
-    """Give the path of a stream below its stream root."""
+    """Return the path of a stream below its stream root."""
     split = split_name(name)
     return split[1].decode() if split else ""
 
 
 def size_of(config: Config, explicit: Iterable[str]) -> int:
-    """Give how many bytes a subscription counts for: its configuration, and the paths that it links explicitly."""
+    """Return how many bytes a subscription counts for: its configuration, and the paths that it links explicitly."""
     return len(msgspec.json.encode(config)) + sum(len(path.encode()) for path in explicit)
 
 
@@ -176,12 +176,12 @@ class LinkIndex:
         return len(self._roots)
 
     def held(self, root: bytes) -> Held:
-        """Give how many subscriptions a stream root has, and how many bytes they count for."""
+        """Return how many subscriptions a stream root has, and how many bytes they count for."""
         found = self._roots.get(root)
         return Held(found.subscriptions, found.size) if found else Held()
 
     def of(self, name: bytes) -> tuple[Active, ...]:
-        """Give the subscriptions that a stream wakes. The name must be that of an existing stream: it is cached."""
+        """Return the subscriptions that a stream wakes. The name must be that of an existing stream: it is cached."""
         found = self._cached.get(name)
         if found is None:
             found = self.find(name)
@@ -197,7 +197,7 @@ class LinkIndex:
         self._cached_bytes = 0
 
     def with_wake_stream(self, name: bytes) -> tuple[Active, ...]:
-        """Give the subscriptions whose wake stream has this name."""
+        """Return the subscriptions whose wake stream has this name."""
         split = split_name(name)
         root = self._roots.get(split[0]) if split else None
         return tuple(root.wake_streams.get(path_of(name), ())) if root else ()
@@ -231,19 +231,19 @@ class SubscriptionIndex:
         return bool(self.active)
 
     def all(self) -> tuple[Active, ...]:
-        """Give all subscriptions as they are now. The tuple stays valid while subscriptions come and go."""
+        """Return all subscriptions as they are now. The tuple stays valid while subscriptions come and go."""
         return tuple(self.active.values())
 
     def is_current(self, active: Active) -> bool:
-        """Tell whether a subscription was neither deleted nor replaced by another of its name."""
+        """Return whether a subscription was neither deleted nor replaced by another of its name."""
         return self.active.get(active.name) is active
 
     def get(self, name: bytes) -> Active | None:
-        """Give the subscription of a record, if there is one."""
+        """Return the subscription of a record, if there is one."""
         return self.active.get(name)
 
     def find(self, root: bytes, subscription_id: str) -> Active:
-        """Give a subscription that is there."""
+        """Return a subscription that is there."""
         name = record_name(root, subscription_id)
         if name in self.damaged:
             raise StreamDamaged(f"subscription {subscription_id!r} is damaged; delete it and create it anew")

@@ -72,7 +72,7 @@ class Subscriptions:
         self._start()
 
     def state(self, name: bytes) -> Subscription | None:
-        """Give the subscription of a record, if there is one."""
+        """Return the subscription of a record, if there is one."""
         active = self._index.get(name)
         return active.subscription if active else None
 
@@ -134,25 +134,25 @@ class Subscriptions:
         return bool(self._index)
 
     def find(self, root: bytes, subscription_id: str) -> Subscription:
-        """Give a subscription that is there."""
+        """Return a subscription that is there."""
         return self._index.find(root, subscription_id).subscription
 
     def trouble(self, subscription: Subscription) -> Trouble | None:
-        """Give the reason why a subscription can't wake anybody at present, if there is one."""
+        """Return the reason why a subscription can't wake anybody at present, if there is one."""
         active = self._index.get(record_name(subscription.root.encode(), subscription.id))
         return active.trouble if active else None
 
     def below(self, root: bytes) -> list[Subscription]:
-        """Give the subscriptions of a stream root, in the order of their ids."""
+        """Return the subscriptions of a stream root, in the order of their ids."""
         of_root = (active.subscription for active in self._index.all() if active.subscription.root.encode() == root)
         return sorted(of_root, key=lambda subscription: subscription.id)
 
     def count(self, root: bytes) -> int:
-        """Give how many subscriptions a stream root has."""
+        """Return how many subscriptions a stream root has."""
         return self._index.links.held(root).streams
 
     def woken_by(self, name: bytes) -> list[Subscription]:
-        """Give the subscriptions that a stream wakes."""
+        """Return the subscriptions that a stream wakes."""
         return [active.subscription for active in self._index.links.find(name)]
 
     def stats(self) -> SubscriptionStats:
@@ -181,7 +181,7 @@ class Subscriptions:
     def subscribe(
         self, root: bytes, subscription_id: str, base_url: str, config: Config, backfill: Backfill | None
     ) -> tuple[Subscription, bool]:
-        """Create a subscription, or give the one that exists. Tells whether it is new."""
+        """Create a subscription, or give the one that exists. Returns whether it is new."""
         name, engine = record_name(root, subscription_id), self._engine
         matched = backfill.finish() if backfill else {}
         changed = backfill.close() if backfill else ()
@@ -243,14 +243,14 @@ class Subscriptions:
             self._index.links.add(active)
 
     def claimable(self, root: bytes, subscription_id: str) -> tuple[str, ...]:
-        """Give the streams that a claim checks first: those of the wake, and as many others as a wake may name."""
+        """Return the streams that a claim checks first: those of the wake, and as many others as a wake may name."""
         active = self._index.find(root, subscription_id)
         wake = active.subscription.wake
         others = islice(active.candidates, self._tuning.max_wake_streams)
         return tuple(dict.fromkeys((*(wake.tails if wake else ()), *others)))
 
     def claim(self, root: bytes, subscription_id: str, worker: str) -> Subscription | None:
-        """Give the lease to a worker (§7.2). None: the streams checked have no news, the next claim checks others."""
+        """Return the lease to a worker (§7.2). None: the streams checked have no news, the next claim checks others."""
         active = self._index.find(root, subscription_id)
         candidates = self.claimable(root, subscription_id)
         command = Claim(active.name, self._engine.clock.now(), "w_" + self._engine.clock.token(), candidates, worker)
@@ -266,7 +266,7 @@ class Subscriptions:
         return active.subscription
 
     def report(self, root: bytes, subscription_id: str, report: WakeReport) -> bool:
-        """Apply a callback, an ack or a release. Tells whether another wake follows (§7.1, §7.2)."""
+        """Apply a callback, an ack or a release. Returns whether another wake follows (§7.1, §7.2)."""
         active = self._index.find(root, subscription_id)
         command = Report(
             active.name, self._engine.clock.now(), report.wake_id, report.generation, report.acks, report.done

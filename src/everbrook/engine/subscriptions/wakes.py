@@ -64,7 +64,7 @@ class WakeScheduler:
         self._set_timer(active)
 
     def _is_announced(self, subscription: Subscription, wake: Wake) -> bool:
-        """Tell whether the wake stream into which a wake was written still exists."""
+        """Return whether the wake stream into which a wake was written still exists."""
         name = (subscription.root + (subscription.config.wake_stream or "")).encode()
         try:
             return (
@@ -250,13 +250,13 @@ class WakeScheduler:
             self.wake(active)
 
     def _retry_delay_ms(self, failures: int) -> int:
-        """Give the delay after a number of failures: exponential backoff with jitter (§7.1)."""
+        """Return the delay after a number of failures: exponential backoff with jitter (§7.1)."""
         tuning = self._tuning
         delay_ms: int = min(tuning.first_retry_ms << min(failures, 16), tuning.last_retry_ms)
         return round(delay_ms * (1 + tuning.jitter * (2 * self._engine.clock.chance() - 1)))
 
     def _retry_at(self, now: int, failures: int) -> int:
-        """Give when to try again: not in the same second, because the signature would be the same."""
+        """Return when to try again: not in the same second, because the signature would be the same."""
         return max(now + self._retry_delay_ms(failures), (now // 1000 + 1) * 1000)
 
     # Time

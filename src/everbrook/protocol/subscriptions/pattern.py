@@ -21,7 +21,7 @@ COMPILED_GLOBS = 256
 
 
 def literal_prefix(pattern: str) -> str:
-    """Give what every path begins with that a pattern matches."""
+    """Return what every path begins with that a pattern matches."""
     segments: list[str] = []
     for segment in pattern.split("/"):
         if segment in {ONE, MANY}:
@@ -31,7 +31,7 @@ def literal_prefix(pattern: str) -> str:
 
 
 def normal_form(pattern: str) -> tuple[str, ...]:
-    """Give the segments of a pattern in which wildcards that follow each other are as few as they can be.
+    """Return the segments of a pattern in which wildcards that follow each other are as few as they can be.
 
     A run of them with at least one `**` means: at least as many segments as it has `*`.
     """
@@ -68,7 +68,7 @@ class Glob:
         self._literals = {segment: bits | self._any for segment, bits in literals.items()}
 
     def matches(self, path: str) -> bool:
-        """Tell whether the pattern matches a path."""
+        """Return whether the pattern matches a path."""
         state, literals, anything, loops = 1, self._literals, self._any, self._loops
         for segment in path.split("/"):
             state = (state & literals.get(segment, anything)) << 1 | state & loops
@@ -132,7 +132,7 @@ class GlobTrie(Generic[Value]):
             del nodes[-1].children[segments.pop()]
 
     def match(self, path: str) -> list[Value]:
-        """Give the values of the patterns that match a path."""
+        """Return the values of the patterns that match a path."""
         apart = [value for glob, values in self._apart.values() if glob.matches(path) for value in values]
         active = _with_none([self._root])
         for segment in path.split("/"):
@@ -147,7 +147,7 @@ def _is_long(segments: tuple[str, ...]) -> bool:
 
 
 def _steps(node: _Node[Value], segment: str) -> Iterator[_Node[Value]]:
-    """Give where a segment leads from a place in the trie."""
+    """Yield where a segment leads from a place in the trie."""
     for key in (segment, ONE):
         child = node.children.get(key)
         if child is not None:

@@ -104,7 +104,7 @@ def _append(head: Head, body: bytes, now: int) -> Write:
 
 
 def _change(view: View, name: bytes, now: int, *events: Event, wake: Change = ()) -> Decision:
-    """Give the decision that appends events to the record of a subscription, together with its wake event."""
+    """Return the decision that appends events to the record of a subscription, together with its wake event."""
     write = _append(living_stream(view, name, now).head, encode_events(events), now)
     return Decision(Changed(name, events, len(write.data)), (write, *wake))
 
@@ -130,7 +130,7 @@ def decide_link(view: View, command: LinkStreams) -> Decision:
 
 
 def _present_link(subscription: Subscription, path: str) -> Link | None:
-    """Give the present link of a stream. One that only the pattern links, and that had no news yet, has not begun."""
+    """Return the present link of a stream. One that only the pattern links, and that had no news yet, has not begun."""
     unbegun = Link(0, BEFORE_FIRST) if matched_by_pattern(subscription, path) else None
     return subscription.links.get(path, unbegun)
 
@@ -145,23 +145,23 @@ def decide_unlink(view: View, command: UnlinkStream) -> Decision:
 
 
 def matched_by_pattern(subscription: Subscription, path: str) -> bool:
-    """Tell whether a subscription's glob links a stream."""
+    """Return whether a subscription's glob links a stream."""
     return links_by_pattern(subscription.config, path)
 
 
 def links_by_pattern(config: Config, path: str) -> bool:
-    """Tell whether the glob of a configuration links a stream. It never links the wake stream."""
+    """Return whether the glob of a configuration links a stream. It never links the wake stream."""
     pattern = config.pattern
     return pattern is not None and path != config.wake_stream and compile_glob(pattern).matches(path)
 
 
 def is_linked(subscription: Subscription, path: str) -> bool:
-    """Tell whether a stream is one of a subscription's."""
+    """Return whether a stream is one of a subscription's."""
     return path in subscription.explicit or matched_by_pattern(subscription, path)
 
 
 def news(view: View, subscription: Subscription, candidates: tuple[str, ...], now: int) -> dict[str, Link]:
-    """Give the streams among some that have news, with their tails."""
+    """Return the streams among some that have news, with their tails."""
     tails: dict[str, Link] = {}
     for path in candidates:
         stream = view.stream(subscription.root.encode() + path.encode())
@@ -210,7 +210,7 @@ def _wake_event(view: View, subscription: Subscription, generation: int, path: s
 
 
 def decide_claim(view: View, command: Claim) -> Decision:
-    """Give the lease to a worker (§7.2)."""
+    """Return the lease to a worker (§7.2)."""
     subscription = _known(view, command.name)
     if not subscription.pull:
         raise InvalidRequest("a webhook subscription is not claimed: its receiver is called")
@@ -284,7 +284,7 @@ def decide_deliver(view: View, command: Deliver) -> Decision:
 
 
 def _newer(subscription: Subscription, tails: dict[str, Link]) -> dict[str, Link]:
-    """Give the tails of a wake that lie beyond what was acknowledged meanwhile, of streams that are still linked."""
+    """Return the tails of a wake that lie beyond what was acknowledged meanwhile, of streams that are still linked."""
     return {
         path: link
         for path, link in tails.items()

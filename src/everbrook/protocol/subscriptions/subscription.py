@@ -55,12 +55,12 @@ class Subscription(Struct):
         return self.config.type == "pull-wake"
 
     def acked(self, path: str, incarnation: int) -> int:
-        """Give the last processed offset of a stream. One that is new to the subscription has none."""
+        """Return the last processed offset of a stream. One that is new to the subscription has none."""
         link = self.links.get(path)
         return link.acked if link and link.incarnation == incarnation else BEFORE_FIRST
 
     def has_news(self, path: str, incarnation: int, tail: int) -> bool:
-        """Tell whether a stream has more than was processed (§7)."""
+        """Return whether a stream has more than was processed (§7)."""
         return tail > max(0, self.acked(path, incarnation))
 
 
@@ -131,7 +131,7 @@ def encode_events(events: tuple[Event, ...]) -> bytes:
 
 
 def fold(subscription: Subscription | None, event: Event) -> Subscription:
-    """Give the subscription after an event. All but the first change it in place."""
+    """Return the subscription after an event. All but the first change it in place."""
     if isinstance(event, Stated):
         return event.subscription
     assert subscription is not None  # noqa: S101 - the first event states everything

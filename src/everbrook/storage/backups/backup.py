@@ -116,7 +116,7 @@ def format_name(taken_at_ms: int) -> str:
 
 
 def find_backups(folder: Path) -> list[Path]:
-    """Give the complete backups in a folder, in the order in which they were made."""
+    """Return the complete backups in a folder, in the order in which they were made."""
     if not folder.is_dir():
         return []
     names = sorted((path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_order)
@@ -124,7 +124,7 @@ def find_backups(folder: Path) -> list[Path]:
 
 
 def next_name(taken_at_ms: int, last: str | None) -> str:
-    """Give the name of the backup after the last one. Names increase even if the clock was set back."""
+    """Return the name of the backup after the last one. Names increase even if the clock was set back."""
     name = format_name(taken_at_ms)
     if last is None or _order(name) > _order(last):
         return name
@@ -138,7 +138,7 @@ def _order(name: str) -> tuple[str, int]:
 
 
 def choose_backup(folder: Path, at: str | None = None) -> Backup:
-    """Give the backup in a folder, or the last one of several in it that is not younger than `at`."""
+    """Return the backup in a folder, or the last one of several in it that is not younger than `at`."""
     if (folder / MANIFEST).is_file():
         return Backup(folder)
     found = find_backups(folder)

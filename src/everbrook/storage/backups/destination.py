@@ -85,7 +85,7 @@ class Destination:
         return path
 
     def prune(self, keep: int) -> list[Path]:
-        """Remove all but the last `keep` backups. Gives the removed ones."""
+        """Remove all but the last `keep` backups. Returns the removed ones."""
         gone = find_backups(self.folder)[:-keep]
         for path in gone:
             removing = self.folder / f"{_REMOVING}{path.name}"

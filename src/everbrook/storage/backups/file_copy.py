@@ -25,13 +25,13 @@ class Source(Protocol):
     """A store that is copied. `pieces` may be called from several threads."""
 
     def folders(self) -> list[str]:
-        """Give the folders of the store."""
+        """Return the folders of the store."""
 
     def files(self, folder: str) -> list[PinnedFile]:
-        """Give the files of a folder."""
+        """Return the files of a folder."""
 
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
-        """Give the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
+        """Return the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
 
 
 class Basis(Struct, frozen=True):
@@ -42,13 +42,13 @@ class Basis(Struct, frozen=True):
     blocks: list[str]
 
     def digest(self, start: int, size: int) -> str:
-        """Give the digest of the block at `start`; an empty text if no block of this size begins there."""
+        """Return the digest of the block at `start`; an empty text if no block of this size begins there."""
         number = start // BLOCK_BYTES
         same = number < len(self.blocks) and min(BLOCK_BYTES, self.size - start) == size
         return self.blocks[number] if same else ""
 
     def read(self, asked: Asked) -> bytes | None:
-        """Give a block, if its bytes still have the digest that was asked for."""
+        """Return a block, if its bytes still have the digest that was asked for."""
         if self.digest(asked.start, asked.size) != asked.digest:
             return None
         with self.path.open("rb", buffering=0) as file:
@@ -56,7 +56,7 @@ class Basis(Struct, frozen=True):
         return data if sha256(data).hexdigest() == asked.digest else None
 
     def holds(self, blocks: Sequence[str]) -> bool:
-        """Tell whether the bytes of the file have exactly these digests."""
+        """Return whether the bytes of the file have exactly these digests."""
         return list(digests(self.path)) == list(blocks)
 
 
@@ -109,7 +109,7 @@ class FileCopy:
             self._write(*self._known(asked))
 
     def _known(self, asked: Asked) -> tuple[bytes, str]:
-        """Give a block of an earlier copy, or of the source if the earlier copy is damaged."""
+        """Return a block of an earlier copy, or of the source if the earlier copy is damaged."""
         for basis in self._bases:
             data = basis.read(asked)
             if data is not None:
@@ -128,7 +128,7 @@ class FileCopy:
         self._blocks.append(digest)
 
     def finish(self) -> Entry | None:
-        """Rename the draft. Gives None if the source does not have the file any more."""
+        """Rename the draft. Returns None if the source does not have the file any more."""
         if self._descriptor is None and not self.gone and not self._link():
             self._begin()
         written = self._descriptor is not None
@@ -156,7 +156,7 @@ class FileCopy:
 
 
 def draft_of(path: Path) -> Path:
-    """Give the path of a copy until it is complete. A draft of a killed run has the first blocks of the file."""
+    """Return the path of a copy until it is complete. A draft of a killed run has the first blocks of the file."""
     return path.with_name(path.name + DRAFT)
 
 

@@ -21,7 +21,7 @@ SyncAll = Callable[[int], int]
 
 
 def find_syncfs() -> SyncAll | None:
-    """Give the system call that syncs a file system and reports errors; None where there is none."""
+    """Return the system call that syncs a file system and reports errors; None where there is none."""
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     return getattr(libc, "syncfs", None)
 
@@ -74,7 +74,7 @@ class FileSystem:
 
 
 def folders_of(root: Path, names: Iterable[str]) -> list[Path]:
-    """Give a folder, the folders below it with these names, and their parents up to it."""
+    """Return a folder, the folders below it with these names, and their parents up to it."""
     return sorted({root, *(root / each for name in names for each in (PurePath(name), *PurePath(name).parents))})
 
 

@@ -58,7 +58,7 @@ def restore(
 
 @contextmanager
 def _draft_of(target: Path) -> Iterator[Path]:
-    """Give an empty folder beside a target to one process at a time, and remove it at the end."""
+    """Return an empty folder beside a target to one process at a time, and remove it at the end."""
     draft = target.with_name(f".{target.name}.restoring")
     draft.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -109,7 +109,7 @@ def check_copy(store: Path) -> Report:
 
 
 def _copy(backup: Backup, store: Path, progress: Progress) -> list[Path]:
-    """Copy all files. Gives the paths of the copies."""
+    """Copy all files. Returns the paths of the copies."""
     done = 0
     files: list[Path] = []
     for folder in filter(None, backup.manifest.folders):

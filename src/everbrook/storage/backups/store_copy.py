@@ -28,7 +28,7 @@ class ReadRate:
         self._due_at = 0.0
 
     def wait_secs(self, size: int) -> float:
-        """Tell how long to wait after `size` more bytes were read."""
+        """Return how long to wait after `size` more bytes were read."""
         with self._lock:
             now = monotonic()
             self._due_at = max(now, self._due_at) + size / self._bytes_per_sec
@@ -101,7 +101,7 @@ class StoreCopy:
             self._remove_others()
 
     def listed(self) -> bytes:
-        """Give the list of the files in its stored form."""
+        """Return the list of the files in its stored form."""
         return format_list(self.entries)
 
     def _copy_all(self) -> None:
@@ -152,7 +152,7 @@ class StoreCopy:
             yield batch
 
     def _copies(self) -> Iterator[FileCopy]:
-        """Give a copy for each file that can't be linked, and link the others."""
+        """Yield a copy for each file that can't be linked, and link the others."""
         self.folders = self._source.folders()
         for folder in self.folders:
             require_inside(folder)
@@ -178,7 +178,7 @@ class StoreCopy:
         return True
 
     def _bases(self, file: PinnedFile) -> Iterator[Basis]:
-        """Give earlier copies of a file: those of a run that was killed, and the one of the last backup."""
+        """Yield earlier copies of a file: those of a run that was killed, and the one of the last backup."""
         path, identity = self.target / file.name, _identity(file.name)
         _adopt_draft(draft_of(path), path)
         for left in {path: None} | dict.fromkeys(self._left_over.get(identity, ())):
@@ -221,7 +221,7 @@ class StoreCopy:
 
 
 def _identity(name: str) -> str:
-    """Give the part of a file's name that stays while the file grows: the name of a journal file has its length."""
+    """Return the part of a file's name that stays while the file grows: the name of a journal file has its length."""
     file = parse_log_file(Path(name))
     return f"{file.first}-{file.use}" if file else name
 

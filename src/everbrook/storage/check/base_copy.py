@@ -92,7 +92,7 @@ class PageTrees:
         return {name: _Tree(row[-1], row[-2]) for name, row in rows.items()}
 
     def complete(self) -> bool:
-        """Tell whether no row is missing."""
+        """Return whether no row is missing."""
         databases = self.databases()
         try:
             return databases is not None and all(
@@ -102,7 +102,7 @@ class PageTrees:
             return False
 
     def rows(self, tree: _Tree) -> Iterator[tuple[bytes, bytes]]:
-        """Give the rows of a database in order."""
+        """Yield the rows of a database in order."""
         before = b""
         for key, value in self._below(tree.root, MAX_DEPTH):
             if key <= before:
@@ -111,7 +111,7 @@ class PageTrees:
             yield key, value
 
     def _begin(self) -> tuple[int, int]:
-        """Give the size of a page, and the root of the list of databases."""
+        """Return the size of a page, and the root of the list of databases."""
         meta = newest_meta(self._file.fileno())
         if meta is None:
             raise _Damaged
@@ -143,7 +143,7 @@ class PageTrees:
                 yield node.key, self._value(page, node)
 
     def _nodes(self, page: bytes, place: int, kind: int) -> Iterator[_Node]:
-        """Give the entries of a page in the order of their positions, up to the end of the page."""
+        """Yield the entries of a page in the order of their positions, up to the end of the page."""
         while place < len(page):
             low, high, flags, key_bytes = NODE.unpack_from(page, place)
             begin = place + NODE.size + key_bytes
@@ -167,7 +167,7 @@ class PageTrees:
 
 
 def is_copyable(folder: Path) -> bool:
-    """Tell whether every row of a store's base can be copied although LMDB can't read the file."""
+    """Return whether every row of a store's base can be copied although LMDB can't read the file."""
     path = folder / BASE / DATA
     if not path.is_file():
         return False
@@ -176,7 +176,7 @@ def is_copyable(folder: Path) -> bool:
 
 
 def copy_base(folder: Path, parts: NewParts) -> str:
-    """Replace the base of a store by a copy of its rows, and set the old base aside. Gives a line for the user."""
+    """Replace the base of a store by a copy of its rows, and set the old base aside. Returns a line for the user."""
     parts.begin((BASE,))
     with PageTrees(folder / BASE / DATA) as trees:
         try:

@@ -56,7 +56,7 @@ class BaseReader:
         return self._transaction is not None
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value as it is stored."""
+        """Return a value as it is stored."""
         if self._transaction is None or database not in self._databases:
             return None
         try:
@@ -67,12 +67,12 @@ class BaseReader:
         return None if value is None else bytes(value)
 
     def sealed(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value without its checksum; None if it is missing or damaged."""
+        """Return a value without its checksum; None if it is missing or damaged."""
         value = self.get(database, key)
         return None if value is None else unseal(key, value)
 
     def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give every row as it is stored, until one is out of order or their number exceeds LMDB's count."""
+        """Yield every row as it is stored, until one is out of order or their number exceeds LMDB's count."""
         self._findings.at(self._file, database.decode())
         if self._transaction is None or database not in self._databases:
             return
@@ -94,7 +94,7 @@ class BaseReader:
             self._unreadable(f"it has {seen} rows, and LMDB counts {count}")
 
     def with_prefix(self, database: bytes, prefix: bytes) -> Iterator[bytes]:
-        """Give the keys that begin with `prefix`."""
+        """Yield the keys that begin with `prefix`."""
         if self._transaction is None or database not in self._databases:
             return
         try:
@@ -104,7 +104,7 @@ class BaseReader:
             self._findings.damage(f"LMDB can't read it: {error}", place_of(database, prefix))
 
     def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream; None if it is missing or unreadable."""
+        """Return the head of a stream; None if it is missing or unreadable."""
         return readable_head(self.sealed(Database.STREAMS, INCARNATION.pack(incarnation)))
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ _ADVICE = "everbrook check says more, everbrook repair mends it"
 
 
 def walk_base(folder: Path) -> str | None:
-    """Read every key of a store's base. Gives what is wrong with its tree, or None."""
+    """Read every key of a store's base. Returns what is wrong with its tree, or None."""
     problem = problem_of(folder / BASE / DATA)
     if problem:
         return problem
@@ -83,13 +83,13 @@ class WalkedOpening:
 
 
 def _was_closed(folder: Path) -> bool:
-    """Tell whether a store was closed. A closed store has no files of the journal."""
+    """Return whether a store was closed. A closed store has no files of the journal."""
     journal = folder / JOURNAL
     return not (journal.is_dir() and any(map(parse_log_file, journal.iterdir())))
 
 
 def _remove_marker(base: Path) -> str:
-    """Give the boot in the marker file, and remove the file: it does not hold for the opening that begins now."""
+    """Return the boot in the marker file, and remove the file: it does not hold for the opening that begins now."""
     marker = base / WALKED
     if not marker.exists():
         return ""
@@ -124,7 +124,7 @@ class BackgroundWalk:
         logger.warning("the tree of %s was not walked: %s; everbrook check reads all of it", self._path, reason)
 
     def problem(self) -> str | None:
-        """Give what is wrong with the tree, if the walk has found damage so far."""
+        """Return what is wrong with the tree, if the walk has found damage so far."""
         code = self.process.poll() if self.process else None
         if code is not None:
             self.process = None
@@ -187,7 +187,7 @@ class TreeWalk:
         self._wanted = wanted
 
     def run(self) -> int:
-        """Read all keys. Gives the exit code, which says what is wrong."""
+        """Read all keys. Returns the exit code, which says what is wrong."""
         try:
             with self._env.begin() as transaction:
                 names = [bytes(name) for name in transaction.cursor().iternext(keys=True, values=False)]
@@ -210,7 +210,7 @@ class TreeWalk:
         return self._in_order(database)
 
     def _in_order(self, database: "lmdb._Database") -> bool:
-        """Tell whether the keys of a database increase, are as many as LMDB counts, and are found by a search.
+        """Return whether the keys of a database increase, are as many as LMDB counts, and are found by a search.
 
         The search is needed because a damaged key in a branch page leads to the wrong page: the rows are in order, and
         a search misses them.

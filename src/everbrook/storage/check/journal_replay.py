@@ -56,7 +56,7 @@ class JournalReplay:
         self._findings.refuse("a server does not start: a change in the journal can't be read")
 
     def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream after the journal."""
+        """Return the head of a stream after the journal."""
         return self.heads[incarnation] if incarnation in self.heads else self._base.head(incarnation)
 
     def _follow(self, number: int, edit: Edit) -> None:

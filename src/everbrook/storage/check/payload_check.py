@@ -131,7 +131,7 @@ class ChunkCheck:
 
 
 def index_problem(packed: bytes | None, start: int, size: int, progress: ChunkProgress) -> str | None:
-    """Give what is wrong with the index of a chunk of `size` bytes that begins at `start`, or None."""
+    """Return what is wrong with the index of a chunk of `size` bytes that begins at `start`, or None."""
     over, progress.over = progress.over, (0, 0)
     if packed is None or unpack_extent(packed) is None:
         return "it is missing or can't be read"
@@ -175,7 +175,7 @@ class SegmentCheck:
     def problem_of(
         self, identity: Identity | None, key: bytes, location: Location, checksums: bytes, index: bytes | None
     ) -> tuple[int, str] | None:
-        """Compare a chunk with its row. Gives the number of readable bytes and the problem of the next one, or None."""
+        """Compare a chunk with its row. Returns the number of readable bytes and what follows them, or None."""
         incarnation, _ = PLACE.unpack(key)
         self._ends[incarnation, location.segment] = chunk_end(location)
         reader = self._open(incarnation, identity, location)
@@ -256,7 +256,7 @@ class SegmentCheck:
 
 
 def _is_of(header: bytes, identity: Identity) -> bool:
-    """Tell whether the header of a segment belongs to a stream. A repair may have changed the stream's source since."""
+    """Return whether the header of a segment belongs to a stream. Its source may differ: a repair changes it."""
     found = parse_segment_header(header)
     return found is not None and (found.name, found.incarnation, found.content_type, found.created_at) == (
         identity.name,
@@ -329,5 +329,5 @@ class BlobCheck:
 
 
 def _stored(snapshot: Snapshot | None) -> Snapshot | None:
-    """Give a snapshot if it has a blob, or None."""
+    """Return a snapshot if it has a blob, or None."""
     return None if snapshot is None or snapshot.automatic else snapshot

@@ -120,7 +120,7 @@ class Rebuild:
         self._last, self._last_use = 0, 0
 
     def run(self) -> list[str]:
-        """Rebuild the store. Gives lines for the user about its streams."""
+        """Rebuild the store. Returns lines for the user about its streams."""
         self._find_segments()
         self._replay_journal()
         lines = self._write_draft()
@@ -159,7 +159,7 @@ class Rebuild:
             self._found[identity.incarnation] = FoundStream(head, paths)
 
     def _chunks(self, identity: Identity, paths: list[Path]) -> Iterator[Chunk]:
-        """Give the chunks of a stream up to the first gap."""
+        """Yield the chunks of a stream up to the first gap."""
         end: int | None = None
         for path in paths:
             data = self._disk.read(path)
@@ -234,7 +234,7 @@ class Rebuild:
             yield f"stream {quoted(head.identity.name)} has the offsets {new.kept.earliest} to {new.tail}"
 
     def _moved(self, head: Head, moved: dict[int, Head]) -> Head:
-        """Give the head of the new incarnation of a stream. Its source must have been moved before it."""
+        """Return the head of the new incarnation of a stream. Its source must have been moved before it."""
         old, fork = head.identity.incarnation, head.identity.fork
         source = moved.get(fork.source_incarnation) if fork else None
         if fork and source:
@@ -263,7 +263,7 @@ class Rebuild:
             checkpoint.commit()
 
     def _restored(self, identity: Identity, tail: int) -> Iterator[Chunk]:
-        """Give the chunks of a stream before its new tail: those of segments, then those of the journal."""
+        """Yield the chunks of a stream before its new tail: those of segments, then those of the journal."""
         found, run = self._found.get(identity.incarnation), self._recent.run(identity.incarnation)
         stored = self._chunks(identity, found.files) if found else iter(())
         recent = cut_run(run, self._tuning.chunk_bytes) if run else []

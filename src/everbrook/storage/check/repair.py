@@ -92,7 +92,7 @@ class Repair:
         return self._read(self._folder, progress, inspect_store, self._boot)
 
     def run(self, report: Report, progress: Progress, *, drop: bool = False) -> Iterator[str]:
-        """Repair the damage in a report. Gives lines for the user. `drop`: damaged streams are deleted, not cut."""
+        """Repair the damage in a report. Yields lines for the user. `drop`: damaged streams are deleted, not cut."""
         manifest = self._manifest()
         if not report.base_readable:
             yield from self._make_base(manifest)
@@ -116,12 +116,12 @@ class Repair:
             yield "an acid store has its bytes in the base: restore a backup to get the bytes that are lost"
 
     def _new_incarnation(self) -> int:
-        """Give an unused incarnation. It begins with the time, like the engine's."""
+        """Return an unused incarnation. It begins with the time, like the engine's."""
         self._incarnation = max(self._incarnation + 1, self._now << _TIME_SHIFT)
         return self._incarnation
 
     def _manifest(self) -> Manifest:
-        """Give the copy of the manifest, or the manifest. If both are lost, write a new one: its new salt makes the
+        """Return the copy of the manifest, or the manifest. If both are lost, write a new one: its new salt makes the
         journal unreadable.
         """
         found = find_manifest(self._disk, self._folder) if (self._folder / MANIFEST).is_file() else None
@@ -132,7 +132,7 @@ class Repair:
         return manifest
 
     def _manifest_copy(self) -> Manifest | None:
-        """Give the manifest's copy in the base, which has a checksum; None if it can't be read."""
+        """Return the manifest's copy in the base, which has a checksum; None if it can't be read."""
         if walk_base(self._folder):
             return None
         with open_environment(self._folder / BASE) as env:
@@ -222,7 +222,7 @@ class Repair:
 
 
 def _without_snapshots(head: Head, places: set[str]) -> Head:
-    """Give a head without references to the blobs in `places`."""
+    """Return a head without references to the blobs in `places`."""
 
     def mended(kept: Kept) -> Kept:
         snapshot = kept.snapshot
@@ -250,7 +250,7 @@ class _NoLock:
 
 
 def segments_of(base: LmdbBase) -> set[tuple[int, int]]:
-    """Give the segments that the base refers to: their incarnations and first offsets."""
+    """Return the segments that the base refers to: their incarnations and first offsets."""
     return {(PLACE.unpack(key)[0], location.segment) for key, location, _ in _located(base)}
 
 
@@ -283,7 +283,7 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
 
 
 def _located(base: LmdbBase, prefix: bytes = b"") -> Iterator[tuple[bytes, Location, bytes]]:
-    """Give the keys, locations and checksums of the chunks in segments."""
+    """Yield the keys, locations and checksums of the chunks in segments."""
     for key, row in base.rows(Database.CHUNKS, prefix):
         if not is_inline(row) and (located := parse_location(key, row)):
             yield key, *located

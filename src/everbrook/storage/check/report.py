@@ -185,7 +185,7 @@ class Findings:
 
 
 def find_stores(folder: Path) -> list[Path]:
-    """Give the stores in a data folder. The folder may be a store itself."""
+    """Return the stores in a data folder. The folder may be a store itself."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder")
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
@@ -233,7 +233,7 @@ def read_store(folder: Path, progress: Progress, inspect: Inspect, boot: str) ->
 
 
 def _mode_of(folder: Path) -> str:
-    """Give the mode of a store, and refuse one of another format."""
+    """Return the mode of a store, and refuse one of another format."""
     try:
         manifest = find_manifest(OsDisk(), folder)
     except StoreError:

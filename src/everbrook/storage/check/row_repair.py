@@ -46,7 +46,7 @@ class RowRepair:
         self._rows: Rows
 
     def run(self) -> Iterator[str]:
-        """Repair the rows. Gives lines for the user."""
+        """Repair the rows. Yields lines for the user."""
         with self._base.env.begin(write=True) as transaction:
             self._rows = Rows(transaction, self._base.databases)
             yield from self._set_streams_aside()
@@ -173,7 +173,7 @@ class RowRepair:
         return [PLACE.unpack(key)[1] for key, _ in found]
 
     def _forked_heads(self) -> Iterator[Head]:
-        """Give the forks that have no row under their sources."""
+        """Yield the forks that have no row under their sources."""
         for head in self._heads():
             fork = head.identity.fork
             if (

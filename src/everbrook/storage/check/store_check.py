@@ -85,7 +85,7 @@ class StoreCheck:
     # The store as a whole
 
     def _read_state(self) -> BaseState:
-        """Give the state of the base, as far as it can be read."""
+        """Return the state of the base, as far as it can be read."""
         meta: dict[bytes, bytes] = {}
         for key, sealed in self._base.rows(Database.META):
             value = unseal(key, sealed)
@@ -202,7 +202,7 @@ class StoreCheck:
         return next((name for name, sealed in self._base.rows(Database.NAMES) if unseal(name, sealed) == packed), None)
 
     def _problems_around(self, head: Head) -> Iterator[str]:
-        """Give the inconsistencies between a stream and the rows about it."""
+        """Yield the inconsistencies between a stream and the rows about it."""
         identity, key = head.identity, INCARNATION.pack(head.identity.incarnation)
         if head.tail < identity.first_own_offset:
             yield f"its tail {head.tail} is before its first offset {identity.first_own_offset}"
@@ -234,7 +234,7 @@ class StoreCheck:
             self._damaged(now.identity.incarnation, lost_from, "its source ends before it was forked off", place)
 
     def _floor(self, head: Head) -> int:
-        """Give the offset from which on a stream's bytes must exist. Bytes that the journal has trimmed may be gone."""
+        """Return the offset from which on a stream's bytes must exist. The bytes before it may be discarded."""
         incarnation = head.identity.incarnation
         now = self._replay.head(incarnation)
         if now is None:

@@ -56,7 +56,7 @@ class StreamCut:
         self._lost = lost
 
     def cut(self, incarnation: int, offset: int) -> Iterator[str]:
-        """Cut a stream at an offset. Gives lines for the user about it and its forks."""
+        """Cut a stream at an offset. Yields lines for the user about it and its forks."""
         head = self._base.head(incarnation)
         if head is None:
             return
@@ -110,7 +110,7 @@ class StreamCut:
     # The new incarnation
 
     def _cut_head(self, head: Head, offset: int) -> tuple[Head, list[tuple[int, int]]]:
-        """Give the head of the new incarnation, and the ranges of bytes that it gets, one for each chunk."""
+        """Return the head of the new incarnation, and the ranges of bytes that it gets, one for each chunk."""
         identity, new = head.identity, self._new_incarnation()
         ranges = self._ranges(identity.incarnation, min(offset, head.tail))
         end = ranges[-1][1] if ranges else identity.first_own_offset
@@ -127,7 +127,7 @@ class StreamCut:
         ), ranges
 
     def _ranges(self, incarnation: int, offset: int) -> list[tuple[int, int]]:
-        """Give the readable ranges of a stream's chunks before an offset, each up to a boundary."""
+        """Return the readable ranges of a stream's chunks before an offset, each up to a boundary."""
         ranges: list[tuple[int, int]] = []
         for start in self._starts(incarnation):
             if start >= offset or (ranges and ranges[-1][1] != start):
@@ -138,7 +138,7 @@ class StreamCut:
         return ranges
 
     def _readable_end(self, incarnation: int, start: int, offset: int) -> int:
-        """Give the last boundary of a chunk, not greater than an offset, before which the chunk is readable."""
+        """Return the last boundary of a chunk, not greater than an offset, before which the chunk is readable."""
         try:
             index = self._base.chunks.index_at(incarnation, start)
         except Damaged:
@@ -159,7 +159,7 @@ class StreamCut:
         return Chunk(start, self._base.chunks.read(incarnation, start, end), index)
 
     def _kept(self, kept: Kept, tail: int, old: int, new: int) -> Kept:
-        """Give what the new incarnation keeps of its past. Its own snapshot is copied for the new owner."""
+        """Return what the new incarnation keeps of its past. Its own snapshot is copied for the new owner."""
         snapshot = kept.snapshot
         if snapshot is None:
             return kept
@@ -185,7 +185,7 @@ class StreamCut:
     # Forks
 
     def _move_forks(self, recent: Recent, old: Head, new: Head, available: int) -> list[tuple[int, int]]:
-        """Move the forks of a stream to its new incarnation. Gives those that have lost inherited bytes, and where."""
+        """Move the forks of a stream to its new incarnation. Returns those that lost inherited bytes, and where."""
         forks_to_cut: list[tuple[int, int]] = []
         source, target = old.identity.incarnation, new.identity.incarnation
         for incarnation in self._base.forks(source):
@@ -228,13 +228,13 @@ class StreamCut:
 
 
 def inherited_loss(head: Head, fork: Fork, available: int) -> int | None:
-    """Give the offset from which on a fork has lost inherited bytes, if its source ends at `available`."""
+    """Return the offset from which on a fork has lost inherited bytes, if its source ends at `available`."""
     lost_from = max(available, head.kept.earliest)
     return lost_from if lost_from < fork.offset else None
 
 
 def without_snapshot(kept: Kept) -> Kept:
-    """Give what is kept of a past whose snapshot is lost, in the same form as after a retention policy."""
+    """Return what is kept of a past whose snapshot is lost, in the same form as after a retention policy."""
     if not kept.earliest:
         return Kept()
     time = kept.snapshot.published_at if kept.snapshot else 0
@@ -242,7 +242,7 @@ def without_snapshot(kept: Kept) -> Kept:
 
 
 def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Make a fork without its source a stream of its own, with its own bytes. Gives it and its changed forks."""
+    """Make a fork without its source a stream of its own, with its own bytes. Yields it and its changed forks."""
     fork = head.identity.fork
     if fork is None:
         return
@@ -253,7 +253,7 @@ def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
 
 
 def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Give the forks below a stream that begins later now, as far as they begin later too."""
+    """Yield the forks below a stream that begins later now, as far as they begin later too."""
     for incarnation in forks(head.identity.incarnation):
         below = head_of(incarnation)
         fork = below.identity.fork if below else None
@@ -268,7 +268,7 @@ def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
 
 
 def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
-    """Give what is kept of a past whose bytes before `floor` are lost."""
+    """Return what is kept of a past whose bytes before `floor` are lost."""
     if kept.earliest >= floor:
         return kept
     if kept.snapshot and kept.snapshot.owner == owner and kept.snapshot.offset >= floor:
@@ -277,7 +277,7 @@ def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
 
 
 def clipped(index: MessageIndex, end: int, tail: int) -> MessageIndex:
-    """Give the index of a chunk up to an offset. An append that went beyond the new tail ends there."""
+    """Return the index of a chunk up to an offset. An append that went beyond the new tail ends there."""
     size, last = end - index.base, tail - index.base
     messages = array("I", (each for each in index.messages if each <= size))
     if index.appends is index.messages:
