@@ -85,7 +85,7 @@ def test_a_bootstrap_goes_on_until_the_stream_is_closed(run: Run, numbers: str) 
         assert process.stdout is not None
         seen = [process.stdout.readline() for _ in range(5)]
         run("close", numbers, "6")
-        assert (seen[-1], process.stdout.read(), process.wait(30)) == (b"5\n", b"6\n", 0)
+        assert (seen[-1], process.stdout.read(), process.wait()) == (b"5\n", b"6\n", 0)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def ask(url: str, request: pytest.FixtureRequest) -> Iterator[Ask]:
         assert asked("init", serverUrl=url)["success"]
         yield asked
         assert asked("shutdown")["success"]
-        assert process.wait(10) == 0
+        assert process.wait() == 0
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def test_what_is_asked_for_overrides_what_is_always_sent(wire: PlainWire) -> Non
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         body_of(wire, asking(url_of(listener), Accept="text/event-stream"))
-        thread.join(10)
+        thread.join()
     assert (seen[0].count(b"accept:"), b"accept: text/event-stream" in seen[0]) == (1, True)
 
 
@@ -173,7 +173,7 @@ def test_https_is_never_sent_in_the_clear(wire: PlainWire) -> None:
         thread.start()
         with pytest.raises(ConnectionBroken):
             wire.send(asking(f"https://127.0.0.1:{listener.getsockname()[1]}/secret"))
-        thread.join(10)
+        thread.join()
     assert seen[0][:1] == b"\x16"  # a TLS handshake
 
 

@@ -58,7 +58,7 @@ def test_a_thread_does_not_keep_the_program_alive() -> None:
 def test_cancelling_a_thread_leaves_it_alone() -> None:
     ended: list[bool] = []
     done = threading.Event()
-    task = sync_side.spawn(lambda: ended.append(done.wait(5)), name="waiting")
+    task = sync_side.spawn(lambda: ended.append(done.wait()), name="waiting")
     task.cancel()
     done.set()
     task.join()

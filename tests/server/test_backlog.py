@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.kit.server_thread import RunningServer
+from tests.kit.server_thread import PATIENCE_SECS, RunningServer
 from tests.server.conftest import Connect, Start
 
 CROWD = 60
@@ -36,7 +36,7 @@ def test_those_who_wait_are_accepted_together_not_one_in_a_turn(start: Start, co
     server.listener.loop.call_soon_threadsafe(time.sleep, 0.5)
     wires = [connect(server) for _ in range(CROWD)]
     server.listener.loop.call_soon_threadsafe(turns.turn)
-    assert turns.done.wait(10)
+    assert turns.done.wait(PATIENCE_SECS)
     assert turns.count < CROWD / 2
     assert [wire.get("/healthz").status for wire in wires] == [200] * CROWD
 

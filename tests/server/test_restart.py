@@ -26,7 +26,7 @@ from everbrook.server.restart import (
 )
 from everbrook.server.tuning import RestartTuning
 from everbrook.settings import StorageMode
-from tests.kit.server_process import EVERBROOK, ServerProcess, environment, serving
+from tests.kit.server_process import EVERBROOK, PATIENCE_SECS, ServerProcess, environment, serving
 from tests.kit.server_thread import configured
 from tests.server.restarts import awaited
 
@@ -293,7 +293,7 @@ def test_sockets_of_systemd_are_taken_and_systemd_is_told(tmp_path: Path) -> Non
     """The service manager listens, and starts the server with its sockets (sd_listen_fds(3), sd_notify(3))."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(10)
+        supervisor.settimeout(PATIENCE_SECS)
         settings = environment(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000")
         command = [sys.executable, "-c", ACTIVATION, EVERBROOK]
         with subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True) as process:
@@ -307,7 +307,7 @@ def test_sockets_of_systemd_are_taken_and_systemd_is_told(tmp_path: Path) -> Non
             process.terminate()
             while (message := supervisor.recv(100)) != b"STOPPING=1":
                 told.add(message)
-            assert process.wait(10) == 0
+            assert process.wait() == 0
     assert told == {b"READY=1", b"WATCHDOG=1"}
 
 

@@ -46,7 +46,7 @@ class Load:
     def end(self) -> None:
         self._over.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join()
 
     def _drive(self, act: ACT, seen: bytearray) -> None:
         while not self._over.is_set():
@@ -139,7 +139,7 @@ def test_the_count_sees_what_a_stop_and_a_start_do(tmp_path: Path) -> None:
         load = Load(server.address)
         load.begin()
         time.sleep(CALM_SECS)
-        server.stop(signal.SIGTERM).process.wait(15)
+        server.stop(signal.SIGTERM).process.wait()
         command = [EVERBROOK, "serve", "--port", str(server.address[1])]
         inherited = environment(**settings(tmp_path))
         with subprocess.Popen(command, cwd=tmp_path, env=inherited, stdout=subprocess.PIPE) as again:

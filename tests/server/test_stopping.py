@@ -125,4 +125,4 @@ def test_a_closed_standard_output_does_not_keep_the_server_from_stopping_well(tm
         server.process.stdout.close()
         server.stop()
         assert follower.event() is None
-        assert server.process.wait(10) == 0
+        assert server.process.wait() == 0

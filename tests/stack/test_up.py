@@ -165,7 +165,7 @@ def test_down_stops_a_stack_and_waits_for_its_end(folder: Path) -> None:
     with up(folder, *SERVER_ONLY, parts=1) as stack:
         stack.wait()
         code, said, _ = ran("down", "--data-dir", str(folder), "--json")
-        assert (code, stack.process.wait(5)) == (0, 0)
+        assert (code, stack.process.wait()) == (0, 0)
     assert json.loads(said) == {"data_dir": str(folder), "stopped": stack.process.pid}
 
 

@@ -55,7 +55,7 @@ async def test_who_waits_goes_on_once_the_predicate_holds() -> None:
 
     async with condition:
         tasks = [spawn(arrive, number, name=f"arrival {number}") for number in (1, 2)]
-        assert await condition.wait_until(lambda: len(arrived) == 2, timeout_secs=5)
+        assert await condition.wait_until(lambda: len(arrived) == 2, timeout_secs=60)
     for task in tasks:
         await task.join()
 

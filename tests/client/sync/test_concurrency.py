@@ -54,7 +54,7 @@ def test_who_waits_goes_on_once_the_predicate_holds() -> None:
 
     with condition:
         tasks = [spawn(arrive, number, name=f"arrival {number}") for number in (1, 2)]
-        assert condition.wait_until(lambda: len(arrived) == 2, timeout_secs=5)
+        assert condition.wait_until(lambda: len(arrived) == 2, timeout_secs=60)
     for task in tasks:
         task.join()
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from everbrook.engine import Clock
 from everbrook.protocol import Change
 from everbrook.server.tuning import OverloadTuning, ServerTuning
-from tests.kit.server_thread import GatedStorage, RunningServer, eventually
+from tests.kit.server_thread import PATIENCE_SECS, GatedStorage, RunningServer, eventually
 from tests.kit.wire import Wire, render
 from tests.server.conftest import Connect, Start
 
@@ -153,7 +153,7 @@ def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
     server.call(lambda: setattr(server.listener.overload, "in_time", 100))
     server.loop.call_soon_threadsafe(standing.set)
     server.loop.call_soon_threadsafe(all_sent.wait)
-    assert standing.wait(10)
+    assert standing.wait(PATIENCE_SECS)
     for wire in wires:
         wire.send(append_to(path))
     all_sent.set()

@@ -10,6 +10,7 @@ import uvloop
 from httpcore2 import SOCKET_OPTION, AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream, ConnectError
 
 from everbrook.server.webhooks.delivery import DeliveryLimits, WebhookClient
+from tests.kit.server_thread import PATIENCE_SECS
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ Behave = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run on the loop that the server uses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(asyncio.wait_for(main, 20))
+        return runner.run(asyncio.wait_for(main, PATIENCE_SECS))
 
 
 def signed(_body: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from everbrook.server.webhooks.network import SystemResolver
+from tests.kit.server_thread import PATIENCE_SECS
 from tests.server.webhooks.receivers import PUBLIC, run
 
 Found = tuple[Any, ...]
@@ -24,7 +25,7 @@ class Stuck:
         self.let_go = threading.Event()
 
     def __call__(self, host: str, port: int, *, type: int) -> list[Found]:  # noqa: ARG002 - as the system's
-        assert self.let_go.wait(20), "nobody let it go"
+        assert self.let_go.wait(PATIENCE_SECS), "nobody let it go"
         return FOUND
 
     @property

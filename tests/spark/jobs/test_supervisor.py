@@ -162,5 +162,5 @@ def test_a_pause_ends_when_all_is_to_stop(happening: Query | Exception) -> None:
     while board["copy"].error is None:
         stopping.wait(0.01)
     stopping.set()
-    supervisor.join(10)
+    supervisor.join()
     assert board["copy"].state is State.STOPPED

@@ -87,7 +87,7 @@ def test_a_batch_that_was_decided_on_is_given_under_smaller_limits_too(items: Sq
     read: list[int] = []
     thread = threading.Thread(target=lambda: read.append(len(capture.read(start, end))), daemon=True)
     thread.start()
-    thread.join(10.0)
+    thread.join()
     assert read == [1000]
 
 
