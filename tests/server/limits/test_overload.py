@@ -1,10 +1,10 @@
-"""The control of overload, on a server that is a few lines of arithmetic: every course of it follows from its seed."""
+"""The shedding of overload, on a server that is a few lines of arithmetic: every course of it follows from its seed."""
 
 import random
 
 import pytest
 
-from everbrook.server.limits.overload import HOLD_SECS, SOFT, Control, hold_secs, wait_secs
+from everbrook.server.limits.overload import HOLD_SECS, SOFT, Shedding, hold_secs, wait_secs
 
 WINDOW_SECS = 0.5
 BEAT_SECS = 0.025
@@ -16,7 +16,7 @@ class Simulated:
 
     def __init__(self, seed: int, capacity: float, clients: int) -> None:
         self.random = random.Random(seed)
-        self.control = Control(WINDOW_SECS)
+        self.shedding = Shedding(WINDOW_SECS)
         self.capacity = capacity
         self.clients = clients
         self.held: list[float] = []
@@ -37,10 +37,10 @@ class Simulated:
             self.backlog -= done
             self.done.append(done / BEAT_SECS)
             self.waits.append(self.backlog / self.capacity)
-            self.control.observe(self.waits[-1] / BOUND_SECS, self.now)
+            self.shedding.observe(self.waits[-1] / BOUND_SECS, self.now)
 
     def _read(self, requests: float) -> None:
-        if self.control.refuses(self.backlog / self.capacity / BOUND_SECS, len(self.held), self.clients):
+        if self.shedding.refuses(self.backlog / self.capacity / BOUND_SECS, len(self.held), self.clients):
             self.refused += 1
             self.held.append(self.now + hold_secs(len(self.held)))
         else:
@@ -77,7 +77,7 @@ def test_it_recovers_by_itself(seed: int) -> None:
     server.run(3 * server.capacity, 5)
     refused = server.refused
     server.run(0.5 * server.capacity, 8)
-    assert not server.control.overloaded
+    assert not server.shedding.overloaded
     assert server.refused - refused < 256
     assert 0.4 < server.goodput(6) < 0.6
 
@@ -96,38 +96,38 @@ def test_a_burst_is_no_overload() -> None:
     assert server.refused == 0
 
 
-def overloaded(strain: float) -> Control:
-    """Give a control that has seen such a strain for a while."""
-    control = Control(WINDOW_SECS)
+def overloaded(strain: float) -> Shedding:
+    """Make a shedding that has observed such a strain for a while."""
+    shedding = Shedding(WINDOW_SECS)
     for beat in range(100):
-        control.observe(strain, 100 + beat * BEAT_SECS)
-    return control
+        shedding.observe(strain, 100 + beat * BEAT_SECS)
+    return shedding
 
 
 def test_however_bad_it_is_some_are_admitted() -> None:
-    control = overloaded(4.0)
-    assert control.refuses(4.0, held=97, busy=100)
-    assert not control.refuses(4.0, held=98, busy=100)
+    shedding = overloaded(4.0)
+    assert shedding.refuses(4.0, held=97, busy=100)
+    assert not shedding.refuses(4.0, held=98, busy=100)
 
 
 def test_a_delay_must_last_before_it_counts() -> None:
-    control = Control(WINDOW_SECS)
+    shedding = Shedding(WINDOW_SECS)
     for beat in range(int(WINDOW_SECS / BEAT_SECS)):
-        control.observe(4.0, 100 + beat * BEAT_SECS)
-    assert not control.overloaded
+        shedding.observe(4.0, 100 + beat * BEAT_SECS)
+    assert not shedding.overloaded
 
 
 def test_a_delay_after_a_silence_is_one_of_its_own() -> None:
-    control = Control(WINDOW_SECS)
+    shedding = Shedding(WINDOW_SECS)
     for second in range(10):
-        control.observe(4.0, 100 + second)
-    assert not control.overloaded
+        shedding.observe(4.0, 100 + second)
+    assert not shedding.overloaded
 
 
 def test_nobody_is_refused_while_there_is_no_delay_any_more() -> None:
-    control = overloaded(4.0)
-    assert control.overloaded
-    assert not control.refuses(SOFT - 0.1, held=0, busy=100)
+    shedding = overloaded(4.0)
+    assert shedding.overloaded
+    assert not shedding.refuses(SOFT - 0.1, held=0, busy=100)
 
 
 def test_a_client_that_is_alone_is_never_refused() -> None:

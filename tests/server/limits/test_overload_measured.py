@@ -98,7 +98,7 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     start: Start, connect: Connect, path: str
 ) -> None:
     storage, server, wires = queue_up(start, connect, path)
-    assert eventually(lambda: server.call(lambda: server.listener.overload.control.overloaded))
+    assert eventually(lambda: server.call(lambda: server.listener.overload.shedding.overloaded))
     for wire in wires:
         wire.send(append_to(path))
     assert eventually(lambda: server.call(lambda: server.listener.overload.held) != set())
@@ -247,9 +247,9 @@ def test_pipelined_requests_that_wait_for_later_turns_are_an_overload(
     for wire in wires:
         wire.send(flood)
     overload = server.listener.overload
-    assert eventually(lambda: server.call(lambda: overload.control.overloaded))
+    assert eventually(lambda: server.call(lambda: overload.shedding.overloaded))
     assert server.call(lambda: overload.late_secs) < server.application.settings.limits.overload_wait_secs
-    assert eventually(lambda: server.call(lambda: (overload.postponed, overload.yielding)) == (0, 0))
+    assert eventually(lambda: server.call(lambda: (overload.backlog.requests, overload.backlog.connections)) == (0, 0))
 
 
 def test_a_connection_that_ends_before_its_turn_counts_no_more(start: Start, connect: Connect, path: str) -> None:
@@ -261,9 +261,9 @@ def test_a_connection_that_ends_before_its_turn_counts_no_more(start: Start, con
     storage.gate.clear()
     wire.send(append_to(path) * 100)
     overload = server.listener.overload
-    assert eventually(lambda: server.call(lambda: overload.yielding) == 1)
+    assert eventually(lambda: server.call(lambda: overload.backlog.connections) == 1)
     wire.reset()
-    assert eventually(lambda: server.call(lambda: (overload.postponed, overload.yielding)) == (0, 0))
+    assert eventually(lambda: server.call(lambda: (overload.backlog.requests, overload.backlog.connections)) == (0, 0))
     storage.gate.set()
 
 

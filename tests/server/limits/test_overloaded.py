@@ -19,8 +19,8 @@ def strain(server: RunningServer, strain: float = 2.0, crowd: int = CROWD) -> No
     def put_on() -> None:
         overload, bound_secs = server.listener.overload, server.application.settings.limits.overload_wait_secs
         overload.stop()
-        overload.control.overloaded = strain > 0
-        overload.calm = not overload.control.overloaded
+        overload.shedding.overloaded = strain > 0
+        overload.calm = not overload.shedding.overloaded
         overload.beat_at, overload.limit_secs = 0.0, float("inf")
         overload.late_secs = strain * bound_secs
         overload.before = set(range(crowd))

@@ -26,13 +26,14 @@ class Dispatcher:
     """Takes requests from the parser. They are handled at once if possible, else they are `queued`.
 
     `arriving` is the request whose body is processed while it arrives, `refusal` the last response of the connection,
-    and `at_once` how many more requests of this read may be handled in this turn of the loop. `postponed` counts the
-    requests that wait for another turn of the loop, for the overload control.
+    and `at_once` how many more requests of this read may be handled in this turn of the loop. `postponed` is the part
+    of the server's `Backlog` that is from this connection.
     """
 
     __slots__ = (
         "_admission",
         "_application",
+        "_backlog",
         "_connection",
         "_engine",
         "_handled_at_once",
@@ -57,6 +58,7 @@ class Dispatcher:
         self._application = listener.application
         self._engine = listener.application.engine
         self._overload = listener.overload
+        self._backlog = listener.overload.backlog
         self._handled_at_once = self.at_once = listener.handled_at_once
         self._max_outstanding = listener.connection_tuning.max_outstanding
         self._max_queued_bytes = listener.connection_tuning.max_queued_bytes
@@ -79,10 +81,10 @@ class Dispatcher:
 
     def take(self, request: Http1Request) -> None:
         """Handle or queue a complete request of the parser."""
-        if ((admission := self._admission.current) and admission.refused) or self._connection.state >= REFUSED:
+        admission, begun, self.arriving = self._admission.current, self.arriving, None
+        if self._connection.state >= REFUSED or (admission is not None and admission.refused):
             self._refuse_rest()
             return
-        begun, self.arriving = self.arriving, None
         if (self.queued and not self._yielding) or self._responder.blocks(request):
             self._put_off(request)
         elif admission is None or begun is request or admission.admits(request):
@@ -134,7 +136,7 @@ class Dispatcher:
             self.queued_bytes -= held_bytes(request)
             if self.postponed:
                 self._count_postponed(-1)
-                self._overload.resumed += 1
+                self._backlog.resumed += 1
             self._handle(request)
         if self.arriving is not None:
             self._begin_in_turn(self.arriving)
@@ -153,7 +155,7 @@ class Dispatcher:
         """Handle the queued requests in a later turn of the loop, after other connections."""
         if not self._yielding:
             self._yielding = True
-            self._overload.yielding += 1
+            self._backlog.connections += 1
             self._count_postponed(len(self.queued) - self.postponed)
             # Turns are shared out by bucket. The slash ends the bucket's id where the path ends with it.
             name, engine, failed = self.queued[0].path + b"/", self._engine, self._connection.transport.abort
@@ -165,7 +167,7 @@ class Dispatcher:
 
     def _count_postponed(self, count: int) -> None:
         self.postponed += count
-        self._overload.postponed += count
+        self._backlog.requests += count
 
     def _resume(self) -> None:
         if self._stop_yielding():
@@ -177,7 +179,7 @@ class Dispatcher:
     def _stop_yielding(self) -> bool:
         """Stop to wait for a turn. Return whether the connection waited for one."""
         yielding, self._yielding = self._yielding, False
-        self._overload.yielding -= yielding
+        self._backlog.connections -= yielding
         return yielding
 
     # Bodies that are processed while they arrive

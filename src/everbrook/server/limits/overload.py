@@ -42,7 +42,7 @@ RETURNING_PER_SEC = 2000
 GOLDEN = 0.618033988749895
 
 
-class Control:
+class Shedding:
     """Decides from the strain which share of the connections is refused. Times are arguments, so tests can replay."""
 
     __slots__ = ("_seen_at", "_since", "_window_secs", "overloaded")
@@ -73,6 +73,41 @@ class Control:
         return held < int((1.0 - (SOFT / strain) ** 2) * busy)
 
 
+class Backlog:
+    """The pipelined requests of all connections that wait for another turn of the event loop.
+
+    `requests` counts them, `connections` those that they are from, and `resumed` the requests that had their turn
+    since the last measurement. The dispatchers of the connections keep these counts.
+    """
+
+    __slots__ = ("_per_sec", "connections", "requests", "resumed")
+
+    def __init__(self) -> None:
+        self.requests = self.connections = self.resumed = 0
+        self._per_sec = ASSUMED_PER_SEC
+
+    @property
+    def wait_secs(self) -> float:
+        """The time that the requests will take.
+
+        Turns of the loop are short however much is pipelined, because each handles a few requests of one connection. So
+        the delay of the loop does not show this wait. It is measured in processor time of the loop, not in elapsed
+        time: on a busy machine a lone client would otherwise look like an overload. The backlog of a single connection
+        does not count, because it delays no other client.
+        """
+        return self.requests / self._per_sec if self.connections > 1 else 0.0
+
+    def measure(self, worked_secs: float) -> None:
+        """Measure how many requests are handled in a second of the loop's processor time."""
+        if self.resumed >= MANY_READS and worked_secs > 0:
+            self._per_sec += (self.resumed / worked_secs - self._per_sec) * WEIGHT
+        self.resumed = 0
+
+    def restart(self) -> None:
+        """Forget the measurements, because the server was idle since."""
+        self.resumed, self._per_sec = 0, ASSUMED_PER_SEC
+
+
 class Overload:
     """Measures the delays while requests arrive, and counts the busy connections.
 
@@ -80,8 +115,7 @@ class Overload:
     admitted without a check, unless the last beat is longer ago than `limit_secs`: then the present turn of the loop is
     long. `active` are the connections with requests in this window, `before` those of the last window, `held` those
     that are refused and not read. `in_time` is how many changes become durable within the bound of their delay,
-    infinite while it is unknown. `postponed` counts the pipelined requests that wait for another turn of the loop,
-    `yielding` the connections that they are from, and `resumed` the requests that had their turn since the last beat.
+    infinite while it is unknown.
     """
 
     def __init__(self, engine: Engine, wait_secs: float, commit_secs: float, tuning: OverloadTuning) -> None:
@@ -90,7 +124,8 @@ class Overload:
         self._tuning = tuning
         self._wait_secs = wait_secs or inf
         self._commit_secs = commit_secs or inf
-        self.control = Control(tuning.window_secs)
+        self.shedding = Shedding(tuning.window_secs)
+        self.backlog = Backlog()
         self._timer: Timer | None = None
         shorter_secs = min(self._wait_secs, self._commit_secs)
         self.beat_at = inf if shorter_secs < inf else 0.0
@@ -102,8 +137,6 @@ class Overload:
         self.before: set[object] = set()
         self.held: set[object] = set()
         self.in_time = inf
-        self.postponed = self.resumed = self.yielding = 0
-        self._resumed_per_sec = ASSUMED_PER_SEC
         self._read_at = self._window_at = self._counted_at = 0.0
         self._counted = 0
 
@@ -155,7 +188,7 @@ class Overload:
         self.beat_at = self._read_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted, self.in_time = self._engine.durable_change, inf
-        self.resumed, self._resumed_per_sec = 0, ASSUMED_PER_SEC
+        self.backlog.restart()
         self.stop()
         self._timer = self._engine.faults.every(Callback.OVERLOAD, self._tuning.beat_secs, self._beat, self._skip)
 
@@ -172,10 +205,10 @@ class Overload:
         now, window_secs = monotonic(), self._tuning.window_secs
         self._count_durable(now)
         self.late_secs = self._late(now)
-        self._count_resumed()
+        self.backlog.measure(thread_time() - self._worked_secs)
         self._observe(now)
         self._worked_secs = thread_time()
-        if self.reads or self.postponed or not self.calm:
+        if self.reads or self.backlog.requests or not self.calm:
             self._read_at = now
         self.reads = 0
         if now - self._window_at > window_secs:
@@ -193,30 +226,15 @@ class Overload:
     def _observe(self, now: float) -> float:
         commits = self._commit_strain()
         strain = max(max(self.late_secs, self._late(now)) / self._wait_secs, commits)
-        self.control.observe(max(strain, self.backlog_strain()), now)
+        self.shedding.observe(max(strain, self.backlog_strain()), now)
         # A queue of changes that is too long ends the calm at once, even if it is only a burst: further changes would
         # miss their deadline. So does a long backlog, because new requests would make it longer.
-        self.calm = not self.control.overloaded and commits <= 1.0 and self.backlog_strain() < SOFT
+        self.calm = not self.shedding.overloaded and commits <= 1.0 and self.backlog_strain() < SOFT
         return strain
 
     def backlog_strain(self) -> float:
-        """Return the time that postponed requests will take, divided by the bound of a wait.
-
-        Turns of the loop are short however much is pipelined, because each handles a few requests of one connection. So
-        the delay of the loop does not show this wait. It is measured in processor time of the loop, not in elapsed
-        time: on a busy machine a lone client would otherwise look like an overload. The backlog of a single connection
-        does not count, because it delays no other client.
-        """
-        if self.yielding <= 1:
-            return 0.0
-        return self.postponed / self._resumed_per_sec / self._wait_secs
-
-    def _count_resumed(self) -> None:
-        """Measure how many postponed requests are handled in a second of the loop's processor time."""
-        worked_secs = thread_time() - self._worked_secs
-        if self.resumed >= MANY_READS and worked_secs > 0:
-            self._resumed_per_sec += (self.resumed / worked_secs - self._resumed_per_sec) * WEIGHT
-        self.resumed = 0
+        """Return the wait in the backlog, divided by its bound."""
+        return self.backlog.wait_secs / self._wait_secs
 
     def _commit_strain(self) -> float:
         """Return the larger of the expected and the present delay of changes, divided by its bound."""
@@ -289,9 +307,9 @@ class Admission:
             return True
         overload, strain = self._overload, self._strain
         if follows(request):
-            return strain < HARD or not overload.control.overloaded
+            return strain < HARD or not overload.shedding.overloaded
         if self._refuses is None:
-            self._refuses = overload.control.refuses(strain, len(overload.held), overload.busy)
+            self._refuses = overload.shedding.refuses(strain, len(overload.held), overload.busy)
         self._room -= 1
         return not self._refuses and self._room >= 0 and (request.method not in WRITES or self._takes_change())
 
