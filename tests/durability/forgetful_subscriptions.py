@@ -8,7 +8,7 @@ from everbrook.engine.subscriptions import index
 from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
 from everbrook.engine.subscriptions.wakes import WakeScheduler
 from everbrook.protocol.subscriptions import Ended, Event, Held, Subscription, fold
-from everbrook.server.webhooks.wakes import Wakes
+from everbrook.server.webhooks.worker_api import WorkerApi
 
 
 def look_at_nothing() -> None:
@@ -63,7 +63,7 @@ def fence_nobody() -> None:
         return report(served, root, subscription_id, reported)
 
     Subscriptions.report = accept  # type: ignore[assignment, method-assign]
-    Wakes.check = lambda *_: None  # type: ignore[method-assign]
+    WorkerApi.check = lambda *_: None  # type: ignore[method-assign]
 
 
 BUGS: Mapping[str, Callable[[], None]] = {

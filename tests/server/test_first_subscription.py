@@ -29,7 +29,7 @@ async def main():
     application = assemble(Settings(storage=StorageSettings(mode=StorageMode.MEMORY)), storage)
     await application.begin()
     first, second, cancelled = application.handle(PUT), application.handle(PUT), application.handle(PUT)
-    print("imported at once", "everbrook.server.webhooks.wakes" in sys.modules)
+    print("imported at once", "everbrook.server.webhooks.worker_api" in sys.modules)
     told = [Waiting(), Waiting(), Waiting()]
     for reply, exchange in zip((first, second, cancelled), told):
         reply.start(exchange)

@@ -41,7 +41,7 @@ from everbrook.server.observe.observer import Observer, observer_of
 from everbrook.server.resources.backups import BackupResource
 from everbrook.server.resources.bootstrap import BootstrapResource
 from everbrook.server.resources.buckets import BucketResource, QuotaResource
-from everbrook.server.resources.control import Control, Handler
+from everbrook.server.resources.control import ControlResources, Handler
 from everbrook.server.resources.listing import ListingResource
 from everbrook.server.resources.registry import require_writable
 from everbrook.server.resources.snapshots import Publication, SnapshotResource
@@ -111,7 +111,7 @@ class Application:
         streams = StreamResource(engine, settings, locator, self.roots, tuning)
         self._streams = handlers_of(streams, Resource.STREAM)
         self._snapshots = SnapshotResource(engine, settings, locator.url)
-        self.control = Control(engine, settings.webhooks, locator, self.observer.delivered)
+        self.control = ControlResources(engine, settings.webhooks, locator, self.observer.delivered)
         self._metrics = self._metrics_of(settings)
         self._pages = Pages(settings.ui.connect_origins) if settings.ui.enabled else None
         self.backups = BackupResource(engine)

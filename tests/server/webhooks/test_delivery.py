@@ -6,7 +6,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from everbrook.server.webhooks.delivery import STOPPED, Delivery, WebhookClient
+from everbrook.server.webhooks.delivery import STOPPED, DeliveryOutcome, WebhookClient
 from tests.server.webhooks.receivers import (
     LIMITS,
     NAME,
@@ -22,7 +22,7 @@ from tests.server.webhooks.receivers import (
 
 BODY = b'{"subscription_id":"s"}'
 QUICK = replace(LIMITS, connect_timeout_secs=0.3, total_timeout_secs=0.3)
-TIMED_OUT = Delivery(None, error="no complete answer within 0.3 s")
+TIMED_OUT = DeliveryOutcome(None, error="no complete response within 0.3 s")
 
 
 async def silence(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
@@ -45,7 +45,9 @@ def sending(chunk: bytes, *, pause_secs: float = 0.0, head: bytes = b"") -> obje
 def test_the_body_arrives_signed_as_json() -> None:
     async def main() -> None:
         async with receiving(answer()) as receiver, local_client() as client:
-            assert await client.post(f"http://127.0.0.1:{receiver.port}/hooks?a=1", BODY, signed) == Delivery(200)
+            assert await client.post(f"http://127.0.0.1:{receiver.port}/hooks?a=1", BODY, signed) == DeliveryOutcome(
+                200
+            )
             request = receiver.requests[0]
             assert request.startswith(b"POST /hooks?a=1 HTTP/1.1\r\n")
             assert request.endswith(b"\r\n\r\n" + BODY)
@@ -85,21 +87,21 @@ def test_the_body_arrives_signed_as_json() -> None:
 def test_a_receiver_says_that_it_is_done_with_a_json_object_and_true(text: bytes, done: bool) -> None:  # noqa: FBT001
     """§7.1."""
 
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with receiving(answer(text)) as receiver, local_client() as client:
             return await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed)
 
-    assert run(main()) == Delivery(200, done)
+    assert run(main()) == DeliveryOutcome(200, done)
 
 
 @pytest.mark.parametrize("status", [b"400 Bad", b"404 Not", b"409 No", b"429 Slow", b"500 Oh", b"503 No"])
 def test_an_error_of_the_receiver_is_no_success_whatever_its_body_says(status: bytes) -> None:
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with receiving(answer(b'{"done":true}', status)) as receiver, local_client() as client:
             return await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed)
 
     number = int(status[:3])
-    assert run(main()) == Delivery(number, error=f"the receiver answered {number}")
+    assert run(main()) == DeliveryOutcome(number, error=f"the receiver responded with {number}")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -111,7 +113,9 @@ def test_a_redirect_is_not_followed(status: int) -> None:
             location = b"Location: http://127.0.0.1:%d/\r\n" % inside.port
             async with receiving(answer(b"", b"%d Moved" % status, location)) as receiver:
                 ended = await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed)
-            assert ended == Delivery(status, error=f"the receiver answered {status}; redirects are not followed")
+            assert ended == DeliveryOutcome(
+                status, error=f"the receiver responded with {status}; redirects are not followed"
+            )
             assert inside.connections == 0
 
     run(main())
@@ -192,7 +196,7 @@ def test_of_a_huge_answer_no_more_than_allowed_is_read(head: bytes) -> None:
 
     async def main() -> None:
         async with receiving(behave) as receiver, local_client() as client:  # type: ignore[arg-type]
-            assert await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed) == Delivery(200)
+            assert await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed) == DeliveryOutcome(200)
             await asyncio.wait_for(receiver.ended.wait(), 5)
 
     run(main())
@@ -202,7 +206,9 @@ def test_an_answer_as_large_as_allowed_is_read_and_a_larger_one_is_not() -> None
     async def main() -> None:
         for size, done in ((LIMITS.max_response_bytes, True), (LIMITS.max_response_bytes + 1, False)):
             async with receiving(answer(b'{"done":true}'.ljust(size))) as receiver, local_client() as client:
-                assert await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed) == Delivery(200, done)
+                assert await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed) == DeliveryOutcome(
+                    200, done
+                )
 
     run(main())
 
@@ -228,7 +234,7 @@ def test_an_answer_that_breaks_off_or_is_no_http_is_a_failure(sent: bytes) -> No
         writer.write(sent)
         await writer.drain()
 
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with receiving(behave) as receiver, local_client() as client:
             return await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed)
 
@@ -242,7 +248,7 @@ def test_an_answer_that_breaks_off_or_is_no_http_is_a_failure(sent: bytes) -> No
 def test_switching_protocols_is_no_success() -> None:
     upgrade = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
 
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with receiving(upgrade) as receiver, local_client() as client:
             return await client.post(f"http://127.0.0.1:{receiver.port}/", BODY, signed)
 
@@ -250,7 +256,7 @@ def test_switching_protocols_is_no_success() -> None:
 
 
 def test_a_port_where_nobody_listens_is_a_failure() -> None:
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with receiving(answer()) as receiver:
             port = receiver.port
         async with local_client() as client:
@@ -261,7 +267,7 @@ def test_a_port_where_nobody_listens_is_a_failure() -> None:
 
 @pytest.mark.parametrize("url", ["https://10.0.0.1/", "http://worker.example/", "https://2130706433/", "nonsense", ""])
 def test_a_url_that_the_guard_refuses_is_a_failure_with_its_reason(url: str) -> None:
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with local_client() as client:
             return await client.post(url, BODY, signed)
 
@@ -297,7 +303,7 @@ def test_a_name_that_is_never_answered_is_left_after_the_time_allowed() -> None:
         await asyncio.Event().wait()
         return [OTHER_PUBLIC]
 
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         limits = replace(LIMITS, connect_timeout_secs=0.05)
         async with WebhookClient(limits, allow_loopback_http=False, resolver=never) as client:
             return await client.post(f"https://{NAME}/", BODY, signed)
@@ -306,7 +312,7 @@ def test_a_name_that_is_never_answered_is_left_after_the_time_allowed() -> None:
 
 
 def test_a_name_without_an_address_is_a_failure() -> None:
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         names = Names(OSError("Name or service not known"))
         async with WebhookClient(LIMITS, allow_loopback_http=False, resolver=names) as client:
             return await client.post(f"https://{NAME}/", BODY, signed)
@@ -334,7 +340,7 @@ def test_no_more_deliveries_than_allowed_are_under_way_and_each_is_signed_in_its
             await both.wait()
             assert log == ["0", "1"]
             release.set()
-            assert await asyncio.gather(*posts) == [Delivery(200)] * 5
+            assert await asyncio.gather(*posts) == [DeliveryOutcome(200)] * 5
             assert log == ["0", "1", "2", "3", "4"]
 
     run(main())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from everbrook.server.webhooks.delivery import Delivery, DeliveryLimits, WebhookClient
+from everbrook.server.webhooks.delivery import DeliveryLimits, DeliveryOutcome, WebhookClient
 from tests.kit.certificates import Authority
 from tests.server.webhooks.receivers import (
     LIMITS,
@@ -38,7 +38,9 @@ def client_of(authority: Authority, internet: Internet, names: Names, limits: De
     )
 
 
-async def delivered(authority: Authority, certificate: ssl.SSLContext, url: str = URL) -> tuple[Delivery, Receiver]:
+async def delivered(
+    authority: Authority, certificate: ssl.SSLContext, url: str = URL
+) -> tuple[DeliveryOutcome, Receiver]:
     async with receiving(answer(b'{"done":true}'), certificate) as receiver:
         internet = Internet({PUBLIC: receiver.port, "2606:4700::1": receiver.port})
         async with client_of(authority, internet, Names([PUBLIC])) as client:
@@ -47,7 +49,7 @@ async def delivered(authority: Authority, certificate: ssl.SSLContext, url: str 
 
 def test_a_receiver_that_proves_its_name_gets_the_webhook(authority: Authority) -> None:
     ended, receiver = run(delivered(authority, authority.server_context(NAME)))
-    assert ended == Delivery(200, done=True)
+    assert ended == DeliveryOutcome(200, done=True)
     assert receiver.headers["host"] == NAME
 
 
@@ -62,7 +64,7 @@ def test_the_name_is_told_while_connecting_and_not_the_address(authority: Author
 def test_an_address_can_be_proved_by_a_certificate_too(authority: Authority, host: str) -> None:
     url = f"https://[{host}]/" if ":" in host else f"https://{host}/"
     ended, _ = run(delivered(authority, authority.server_context(host), url))
-    assert ended == Delivery(200, done=True)
+    assert ended == DeliveryOutcome(200, done=True)
 
 
 @pytest.mark.parametrize("hosts", [[OTHER_NAME], [PUBLIC], [f"sub.{NAME}"], ["*.worker.example"]])
@@ -163,8 +165,8 @@ def test_an_address_that_does_not_answer_is_followed_by_the_next(authority: Auth
 
 
 def test_when_no_address_answers_the_delivery_fails(authority: Authority) -> None:
-    async def main() -> Delivery:
+    async def main() -> DeliveryOutcome:
         async with client_of(authority, Internet({}), Names([PUBLIC, OTHER_PUBLIC])) as client:
             return await client.post(URL, b"{}", signed)
 
-    assert run(main()) == Delivery(None, error="the delivery failed: nobody is there")
+    assert run(main()) == DeliveryOutcome(None, error="the delivery failed: nobody is there")

@@ -23,7 +23,7 @@ from everbrook.settings import WebhookSettings
 
 if TYPE_CHECKING:
     from everbrook.server.resources.subscriptions import SubscriptionResource
-    from everbrook.server.webhooks.wakes import Wakes
+    from everbrook.server.webhooks.worker_api import WorkerApi
 
 Handler = Callable[[Request, bytes, Route], Reply]
 
@@ -32,12 +32,12 @@ MODULE = "everbrook.server.resources.subscriptions"
 
 def _import() -> None:
     """Import everything that subscriptions need, and read the certificate authorities that webhooks trust."""
-    for name in ("everbrook.server.webhooks.secrets", "everbrook.server.webhooks.wakes", MODULE):
+    for name in ("everbrook.server.webhooks.secrets", "everbrook.server.webhooks.worker_api", MODULE):
         import_module(name)
     import_module("everbrook.server.webhooks.delivery").system_tls()
 
 
-class Control:
+class ControlResources:
     """The subscriptions of a server, and their resources."""
 
     def __init__(
@@ -54,23 +54,23 @@ class Control:
             _import()
 
     @cached_property
-    def _wakes(self) -> "Wakes":
+    def _workers(self) -> "WorkerApi":
         from everbrook.server.webhooks.secrets import Secrets
-        from everbrook.server.webhooks.wakes import Wakes, webhook_client
+        from everbrook.server.webhooks.worker_api import WorkerApi, webhook_client
 
         client = webhook_client(self._settings)
-        return Wakes(self._engine, Secrets(self._engine), client, self._locator, self._on_delivery)
+        return WorkerApi(self._engine, Secrets(self._engine), client, self._locator, self._on_delivery)
 
     @cached_property
     def _resource(self) -> "SubscriptionResource":
         from everbrook.server.resources.subscriptions import SubscriptionResource
 
         return SubscriptionResource(
-            self._engine, self.subscriptions, self._wakes, allow_loopback_http=self._settings.allow_loopback_http
+            self._engine, self.subscriptions, self._workers, allow_loopback_http=self._settings.allow_loopback_http
         )
 
     def _deliver(self, subscription: Subscription, wake: Wake) -> None:
-        self._wakes.deliver(self.subscriptions, subscription, wake)
+        self._workers.deliver(self.subscriptions, subscription, wake)
 
     def handlers(self, resource: Resource) -> dict[bytes, Handler]:
         """Give what handles each method of a control resource."""
@@ -95,10 +95,10 @@ class Control:
 
     def rotate_keys(self) -> str:
         """Sign webhooks with a new key from now on. Gives its id."""
-        return self._wakes.rotate_keys(self._settings.key_overlap_secs)
+        return self._workers.rotate_keys(self._settings.key_overlap_secs)
 
     async def close(self) -> None:
         """Stop the timers of subscriptions, and cancel the deliveries that are under way."""
         self.subscriptions.close()
-        if "_wakes" in self.__dict__:
-            await self._wakes.close()
+        if "_workers" in self.__dict__:
+            await self._workers.close()

@@ -21,7 +21,7 @@ from everbrook.server.methods import REPORTS
 from everbrook.server.resources.headers import no_content
 from everbrook.server.routes import Resource, Route
 from everbrook.server.webhooks.guard import check_url
-from everbrook.server.webhooks.wakes import SLICE, LinkInfo, Wakes, status_of
+from everbrook.server.webhooks.worker_api import SLICE, LinkInfo, WorkerApi, status_of
 
 Body = TypeVar("Body")
 Method = Callable[[Request, bytes, Route], Reply]
@@ -120,11 +120,11 @@ class SubscriptionResource:
     """The resources of subscriptions."""
 
     def __init__(
-        self, engine: Engine, subscriptions: Subscriptions, wakes: Wakes, *, allow_loopback_http: bool
+        self, engine: Engine, subscriptions: Subscriptions, workers: WorkerApi, *, allow_loopback_http: bool
     ) -> None:
         self._engine = engine
         self._subscriptions = subscriptions
-        self._wakes = wakes
+        self._workers = workers
         self._allow_loopback_http = allow_loopback_http
 
     def handle(self, request: Request, common: bytes, route: Route, handler: str) -> Reply:
@@ -142,7 +142,7 @@ class SubscriptionResource:
         config = parse_config(request.body, route.root)
         if config.webhook_url is not None:
             check_url(config.webhook_url, allow_loopback_http=self._allow_loopback_http)
-        base_url = self._wakes.base_url(request, route.root)
+        base_url = self._workers.base_url(request, route.root)
         return self._in_slices(common, route, self._creating(common, route, base_url, config))
 
     def _creating(self, common: bytes, route: Route, base_url: str, config: Config) -> Steps:
@@ -174,11 +174,11 @@ class SubscriptionResource:
 
     def _describing(self, status: int, common: bytes, subscription: Subscription) -> Steps:
         streams: dict[str, LinkInfo] = {}
-        for some in self._wakes.links(subscription):
+        for some in self._workers.links(subscription):
             streams |= some
             yield None
         trouble = self._subscriptions.trouble(subscription)
-        description = self._wakes.describe(subscription, list(streams.values()), trouble)
+        description = self._workers.describe(subscription, list(streams.values()), trouble)
         yield _json(status, common, description, self._engine.last_change)
 
     def _in_slices(self, common: bytes, route: Route, steps: Steps) -> Reply:
@@ -243,7 +243,7 @@ class SubscriptionResource:
         yield from self._loading(route.root, self._subscriptions.claimable(route.root, subscription_id))
         while (subscription := self._subscriptions.claim(route.root, subscription_id, worker)) is None:
             yield None
-        yield _json(200, common, self._wakes.claimed(subscription), self._engine.last_change)
+        yield _json(200, common, self._workers.claimed(subscription), self._engine.last_change)
 
     def callback(self, request: Request, common: bytes, route: Route) -> Response:
         """POST …/callback (§7.1)."""
@@ -269,7 +269,7 @@ class SubscriptionResource:
         token = self.require_token(request, route)
         body = _decode(request.body, ReportBody)
         subscription = self._subscriptions.find(route.root, _id(route))
-        self._wakes.check(token, subscription, body.generation, body.wake_id)
+        self._workers.check(token, subscription, body.generation, body.wake_id)
         _require_kind(subscription, pull=pull)
         acks = tuple(_parse_ack(ack, route.root) for ack in body.acks)
         return WakeReport(body.wake_id, body.generation, acks, body.done)
@@ -281,7 +281,7 @@ class SubscriptionResource:
         (§12.9).
         """
         token = _bearer(request)
-        self._wakes.require_named(token, route.root, _id(route))
+        self._workers.require_named(token, route.root, _id(route))
         return token
 
     def keys(self, _request: Request, common: bytes, _route: Route) -> Response:
@@ -290,7 +290,7 @@ class SubscriptionResource:
             common,
             JWKS_MAX_AGE_SECS,
         )
-        return Response(200, lines, msgspec.json.encode(self._wakes.jwks()), self._engine.last_change)
+        return Response(200, lines, msgspec.json.encode(self._workers.jwks()), self._engine.last_change)
 
 
 def _hides_bucket(request: Request, route: Route) -> bool:

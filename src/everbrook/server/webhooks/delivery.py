@@ -114,7 +114,7 @@ class DeliveryLimits(Struct, frozen=True, kw_only=True):
     max_response_bytes: int
 
 
-class Delivery(Struct, frozen=True):
+class DeliveryOutcome(Struct, frozen=True):
     """The outcome of a delivery: `error` is None if and only if the receiver accepted it, with a status of 2xx."""
 
     status: int | None
@@ -126,10 +126,10 @@ class Delivery(Struct, frozen=True):
         return self.error is None
 
 
-STOPPED = Delivery(None, error="the server is stopping")
+STOPPED = DeliveryOutcome(None, error="the server is stopping")
 
 
-class _Answer(Struct):
+class _ReceiverResponse(Struct):
     """The part of a receiver's response that matters (§7.1)."""
 
     done: bool = False
@@ -163,10 +163,10 @@ class WebhookClient:
         schemes = ("https", "http") if allow_loopback_http else ("https",)
         self._pools = {scheme: _pool(limits, GuardedNetwork(scheme, resolver, network), tls) for scheme in schemes}
         self._slots = Slots(limits.max_concurrent)
-        self._running: set[asyncio.Task[Delivery]] = set()
+        self._running: set[asyncio.Task[DeliveryOutcome]] = set()
         self._stopped = False
 
-    async def post(self, url: str, body: bytes, sign: Sign, bucket: str = "") -> Delivery:
+    async def post(self, url: str, body: bytes, sign: Sign, bucket: str = "") -> DeliveryOutcome:
         """Deliver one body of a bucket. It is signed when its turn has come, so that the signature is fresh.
 
         Slow receivers delay only the deliveries of their own bucket.
@@ -198,20 +198,20 @@ class WebhookClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _in_turn(self, url: str, body: bytes, sign: Sign, bucket: str) -> Delivery:
+    async def _in_turn(self, url: str, body: bytes, sign: Sign, bucket: str) -> DeliveryOutcome:
         async with self._slots.of(bucket):
             try:
                 target = check_url(url, allow_loopback_http=self._allow_loopback_http)
                 async with asyncio.timeout(self._limits.total_timeout_secs):
                     return await self._exchange(target, body, sign(body))
             except TimeoutError:
-                return Delivery(None, error=f"no complete answer within {self._limits.total_timeout_secs:g} s")
+                return DeliveryOutcome(None, error=f"no complete response within {self._limits.total_timeout_secs:g} s")
             except WebhookUrlRejected as refusal:
-                return Delivery(None, error=refusal.detail)
+                return DeliveryOutcome(None, error=refusal.detail)
             except (NetworkError, ProtocolError, TimeoutException, OSError) as error:
-                return Delivery(None, error=_reason(error))
+                return DeliveryOutcome(None, error=_reason(error))
 
-    async def _exchange(self, target: Target, body: bytes, signature: str) -> Delivery:
+    async def _exchange(self, target: Target, body: bytes, signature: str) -> DeliveryOutcome:
         request = self._pools[target.scheme].stream(
             "POST",
             URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
@@ -221,8 +221,8 @@ class WebhookClient:
         )
         async with request as response:
             if response.status not in SUCCESSES:
-                return Delivery(response.status, error=_refusal(response.status))
-            return Delivery(response.status, _parse_done(await self._read(response)))
+                return DeliveryOutcome(response.status, error=_refusal(response.status))
+            return DeliveryOutcome(response.status, _parse_done(await self._read(response)))
 
     async def _read(self, response: Response) -> bytes:
         """Read the response of a receiver. If it is too long, it is ignored and its connection closed."""
@@ -259,14 +259,14 @@ def _headers(target: Target, body: bytes, signature: str) -> list[tuple[str, str
 def _parse_done(body: bytes) -> bool:
     """Tell whether a receiver said that its work is done. Anything but a JSON object of bounded depth does not."""
     try:
-        return msgspec.json.decode(body, type=_Answer).done and not too_deep(body)
+        return msgspec.json.decode(body, type=_ReceiverResponse).done and not too_deep(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 
 def _refusal(status: int) -> str:
     redirected = "; redirects are not followed" if status in REDIRECTS else ""
-    return f"the receiver answered {status}{redirected}"
+    return f"the receiver responded with {status}{redirected}"
 
 
 def _reason(error: Exception) -> str:

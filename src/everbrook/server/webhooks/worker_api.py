@@ -102,7 +102,7 @@ class WakeInfo(Struct):
     lease_ttl_ms: int | UnsetType = UNSET
 
 
-class Wakes:
+class WorkerApi:
     """Describes wakes to workers, delivers webhooks, and checks the tokens of reports."""
 
     def __init__(
