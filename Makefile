@@ -89,12 +89,12 @@ format: setup ## rewrite the code in the one format, and the sync client from th
 	$(BIN)/python tools/mirror.py
 
 conformance: setup ## the official conformance suite alone
-	$(BIN)/python -m pytest tests/conformance -q
+	$(BIN)/python -m pytest tests/conformance/official -q
 
 client-conformance: setup ## the upstream client suite in SUITE=folder, as shipped and with every check made strict
 	@test -n "$(SUITE)" || { echo "make client-conformance: set SUITE to the folder packages/client-conformance-tests of a checkout" \
 	  "of durable-streams/durable-streams, at the commit in SPEC_VERSION.md" >&2; exit 1; }
-	$(BIN)/python -m tests.client.conformance $(SUITE)
+	$(BIN)/python -m tests.conformance.client $(SUITE)
 
 mutants: setup ## break each line changed since BASE (or of FILES) in small ways, and list the mutants that survive the tests (or TESTS)
 	$(BIN)/python tools/mutants.py --base $(or $(BASE),HEAD~1) $(if $(FILES),--files $(FILES)) $(if $(TESTS),--tests $(TESTS))
@@ -136,8 +136,9 @@ docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
 # Tests of generated histories, which draw new ones in each soak.
-GENERATED := tests/engine/test_machine.py tests/engine/test_subscriptions_machine.py tests/extensions/test_histories.py \
-  tests/storage/test_model.py tests/storage/test_wrong_rows.py tests/storage/test_journal_damage.py tests/storage/test_record.py
+GENERATED := tests/unit/engine/model/test_machine.py tests/unit/engine/subscriptions/test_subscriptions_machine.py \
+  tests/conformance/extensions/test_histories.py tests/unit/storage/contract/test_model.py \
+  $(addprefix tests/unit/storage/test_,wrong_rows.py journal_damage.py record.py)
 
 soak: setup ## the longest tests, new generated histories, then: damage files of stores, put a hostile tenant beside a normal one, kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, raise exceptions in its callbacks, kill drivers of Spark, replace streams under running jobs, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams, measure turns of the loop
 	$(BIN)/python -m pytest -m long -q

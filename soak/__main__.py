@@ -289,9 +289,9 @@ def _faults(options: argparse.Namespace) -> None:
         if mounted:
             fill_disk(mode)
     if not traced:
-        say("syncs were not made to fail: strace is missing or not allowed here; tests/durability does it in-process")
+        say("syncs were not made to fail: strace is missing or not allowed here; tests/crash does it in-process")
     if not mounted:
-        say("no disk was filled: mounting is not allowed here; tests/durability does it in-process")
+        say("no disk was filled: mounting is not allowed here; tests/crash does it in-process")
 
 
 def _crash(options: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ REQUIRED_DOCUMENTS = (
 )
 """The artifacts that `docs/protocol-governance.md` promises."""
 
-NODE_PROJECTS = ("tests/conformance", "bench", "tests/client/conformance")
+NODE_PROJECTS = ("tests/conformance/official", "bench", "tests/conformance/client")
 """The folders whose `package.json` asks for a pinned package."""
 
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b")

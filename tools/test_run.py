@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-HEAVY = ["tests/spark", "tests/stack", "tests/examples", "tests/docs"]
+HEAVY = ["tests/spark", "tests/stack", "tests/examples", "tests/tooling/docs"]
 PYTHON = [sys.executable, "-m"]
-PLAIN = ["tests/protocol", "-m", "not hypothesis", "-q", "--no-header"]
+PLAIN = ["tests/unit/protocol", "-m", "not hypothesis", "-q", "--no-header"]
 COLLECT = "--collect-only"
 BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder", "-q"]
 ARCHIVE = Path(sys.prefix, "spark.jsa")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.tenants import Tenants, sharing
-from tests.server.conftest import connect, keys, path, server, start
+from tests.kit.servers import connect, keys, path, server, start
 
 __all__ = ["connect", "keys", "path", "server", "start"]
 

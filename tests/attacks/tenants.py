@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, configured
 from tests.kit.wire import Answer, Wire, render
-from tests.server.auth.keyring import Keyring
 
 SECRET = "5e2f9a71c0d84b36"  # noqa: S105 - it is what the tenants keep from each other
 STREAM, BUCKET = "/v1/stream/bob/secret", "/ds/bobs"

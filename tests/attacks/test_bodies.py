@@ -3,9 +3,9 @@
 import pytest
 
 from tests.kit.asgi_mount import Mounted
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, eventually
-from tests.server.auth.keyring import Keyring
-from tests.server.conftest import Connect, Start, StartEither, start_either
+from tests.kit.servers import Connect, Start, StartEither, start_either
 
 __all__ = ["start_either"]
 

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from tests.kit.server_thread import RunningServer, eventually, resident_bytes
+from tests.kit.servers import Connect, Start
 from tests.kit.wire import Wire, chunked, render
-from tests.server.conftest import Connect, Start
 
 MEGABYTE = 1024 * 1024
 JSON = "application/json"

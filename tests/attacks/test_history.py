@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, configured
 from tests.kit.wire import Wire
-from tests.server.auth.keyring import Keyring
 
 LOG = "/v1/stream/log"
 PAID = b"pay alice 10"

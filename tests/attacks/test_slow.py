@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.kit.server_thread import QUICK_TICKS, RunningServer, eventually
+from tests.kit.servers import Connect, Start
 from tests.kit.wire import render
-from tests.server.conftest import Connect, Start
 
 SOCKETS = 200
 

@@ -12,9 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from everbrook.server.tuning import AuthTuning, GuessTuning, ServerTuning, TokenTuning
+from tests.kit.issuer_server import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.kit.server_thread import RunningServer, configured
 from tests.kit.wire import Answer, Wire
-from tests.server.auth.issuer_server import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 
 STREAM = "/v1/stream/secret"
 OTHER = pair_of("RS256", "intruder")

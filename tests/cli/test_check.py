@@ -9,7 +9,7 @@ import pytest
 from everbrook.cli.commands.check import format_report
 from everbrook.storage import check_store
 from tests.cli.conftest import Run
-from tests.storage.checking import flip, journal_file, make_store, open_acid
+from tests.kit.stores import flip, journal_file, make_store, open_acid
 
 
 @pytest.fixture

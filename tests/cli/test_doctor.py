@@ -14,7 +14,7 @@ from everbrook.cli.commands.server_checks import check_port
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
 from tests.kit.server_process import serving
-from tests.storage.checking import flip, journal_file, make_store, open_acid
+from tests.kit.stores import flip, journal_file, make_store, open_acid
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.test_check import damage_text
-from tests.storage.checking import journal_file, make_store, open_acid
+from tests.kit.stores import journal_file, make_store, open_acid
 
 
 @pytest.fixture

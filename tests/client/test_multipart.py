@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.multipart import Part, PartDecoder
 from everbrook.protocol.multipart import closing, content_type, next_part_head, part_head, parts
-from tests.protocol.views import head_of
+from tests.kit.views import head_of
 
 BOUNDARY = b"everbrook-0123456789abcdef"
 TYPE = content_type(BOUNDARY).decode()

@@ -8,9 +8,9 @@ import logging
 import sys
 import time
 
-from tests.crash.modes import MODES
-from tests.crash.promises import Violation
-from tests.crash.replay import DRIVERS, Plan, replay
+from tests.crash.simulation.modes import MODES
+from tests.crash.simulation.promises import Violation
+from tests.crash.simulation.replay import DRIVERS, Plan, replay
 
 
 def main() -> int:

@@ -8,8 +8,8 @@ from fastapi.responses import Response
 
 from everbrook.server.asgi import create_app
 from examples.chat.app import answer
-from tests.client.agents.recordings import recorded
 from tests.kit.asgi_mount import Mounted
+from tests.kit.recordings import recorded
 from tests.kit.server_thread import configured
 
 api = FastAPI()

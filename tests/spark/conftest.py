@@ -45,6 +45,6 @@ def connection(server: str) -> Connection:
 @pytest.fixture
 def spark() -> "SparkSession":
     """The session of Spark that all tests of this process share."""
-    from tests.spark.sessions import shared_session  # noqa: PLC0415 - only for tests that need it
+    from tests.kit.spark_session import shared_session  # noqa: PLC0415 - only for tests that need it
 
     return shared_session()

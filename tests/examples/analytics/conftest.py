@@ -13,7 +13,7 @@ from everbrook.spark.connection import disconnect
 from examples.analytics.job import SETTINGS, Analytics, Places
 from tests.examples.analytics.desk import Desk
 from tests.kit.server_process import serving
-from tests.spark.sessions import shared_session
+from tests.kit.spark_session import shared_session
 
 _numbers = count()
 

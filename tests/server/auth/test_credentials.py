@@ -15,7 +15,7 @@ from everbrook.server.auth.credentials import Authenticator
 from everbrook.server.auth.scopes import format_scopes
 from everbrook.server.exchange import Peer, Request
 from everbrook.settings import AuthSettings, SettingsError
-from tests.server.auth.issuer_server import AUDIENCE, ISSUER, Issuer, jwks, mint, pair_of
+from tests.kit.issuer_server import AUDIENCE, ISSUER, Issuer, jwks, mint, pair_of
 
 PROXY = Peer("10.0.0.1")
 API_KEY, STORED_KEY = api_keys.make_key("read:/", 0)

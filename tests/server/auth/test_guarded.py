@@ -11,9 +11,9 @@ from everbrook import Client, Forbidden, Unauthorized
 from everbrook.server.asgi import create_app
 from everbrook.server.auth.signed_urls import UrlKeyFile, format_file, make_key, sign
 from tests.kit.asgi_mount import Mounted
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, configured
-from tests.server.auth.keyring import Keyring
-from tests.server.conftest import Connect, Start, StartEither
+from tests.kit.servers import Connect, Start, StartEither
 
 PATH = "/v1/stream/chats/1"
 SCOPES = "read+create+append:/v1/stream/chats"

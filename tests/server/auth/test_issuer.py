@@ -14,7 +14,7 @@ from everbrook.server.auth.issuer import FetchedKeys, FileKeys
 from everbrook.server.auth.jwks import MAX_SET_BYTES, parse_key_set
 from everbrook.server.auth.key_pair import ALGORITHMS
 from everbrook.server.tuning import AUTH_TUNING, IssuerTuning
-from tests.server.auth.issuer_server import Issuer, jwks, pair_of
+from tests.kit.issuer_server import Issuer, jwks, pair_of
 
 parse = partial(parse_key_set, algorithms=ALGORITHMS)
 LOGGER = "everbrook.server.auth.issuer"

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from everbrook.server.auth.jwks import MAX_KEYS, MAX_SET_BYTES, parse_key_set
 from everbrook.server.auth.key_pair import ALGORITHMS
-from tests.server.auth.issuer_server import key_set, pair_of
+from tests.kit.issuer_server import key_set, pair_of
 
 SECRET = base64.urlsafe_b64encode(b"s" * 32).decode().rstrip("=")
 

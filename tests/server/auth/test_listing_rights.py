@@ -10,9 +10,9 @@ import pytest
 
 from everbrook.server.auth.scopes import Verb, allows, parse_scopes
 from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, configured
 from tests.kit.wire import Wire
-from tests.server.auth.keyring import Keyring
 
 SEGMENTS = ["a", "a-", "a.", "a0", "ab", "b", "ä"]
 LISTING = "/v1/stream/__ds/streams"

@@ -6,9 +6,9 @@ import pytest
 
 from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
 from tests.kit.asgi_mount import Mounted
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, eventually
-from tests.server.auth.keyring import Keyring
-from tests.server.conftest import Connect, Start, StartEither
+from tests.kit.servers import Connect, Start, StartEither
 
 PATH = "/v1/stream/chats/1"
 SCOPES = "read+create+append:/v1/stream/chats"

@@ -5,7 +5,7 @@ import pytest
 from everbrook.protocol.errors import Forbidden
 from everbrook.server.cors import Origins
 from everbrook.server.exchange import Peer, Request
-from tests.server.conftest import Connect, StartEither
+from tests.kit.servers import Connect, StartEither
 
 EVIL = "https://evil.example"
 HERE, ELSEWHERE = Peer("127.0.0.1"), Peer("203.0.113.9")

@@ -7,9 +7,9 @@ import pytest
 
 from everbrook.server.auth.policy import policy_warnings
 from everbrook.settings.sections.server import ClientCertificates
+from tests.kit.keyring import Keyring
 from tests.kit.server_process import serving
 from tests.kit.server_thread import configured
-from tests.server.auth.keyring import Keyring
 
 EVERYWHERE = [("0.0.0.0", 4437)]  # noqa: S104 - that is what the warning is about
 

@@ -12,10 +12,10 @@ from everbrook import Client, Retry
 from everbrook.protocol.errors import TokenExpired
 from everbrook.server.auth.key_pair import make_pair
 from everbrook.server.tuning import AuthTuning, GuessTuning, IssuerTuning, ServerTuning, TokenTuning, WatchTuning
+from tests.kit.issuer_server import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.servers import Connect, Start
 from tests.kit.wire import Wire
-from tests.server.auth.issuer_server import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
-from tests.server.conftest import Connect, Start
 
 PATH = "/v1/stream/chats"
 LOOKS_ALWAYS = WatchTuning(look_secs=0.0)

@@ -18,7 +18,7 @@ from everbrook.server.auth.key_pair import ALGORITHMS
 from everbrook.server.auth.scopes import Identity, format_scopes, parse_scopes
 from everbrook.server.auth.tokens import BearerTokens, Expectation
 from everbrook.server.tuning import GuessTuning, TokenTuning
-from tests.server.auth.issuer_server import AUDIENCE, ISSUER, SCOPE, KnownKeys, claims, key_set, mint, pair_of
+from tests.kit.issuer_server import AUDIENCE, ISSUER, SCOPE, KnownKeys, claims, key_set, mint, pair_of
 
 EXPECTED = Expectation(ISSUER, AUDIENCE, ALGORITHMS, leeway_secs=5.0)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.kit.keyring import Keyring
 from tests.kit.server_thread import RunningServer, eventually
+from tests.kit.servers import Connect, Start, StartEither
 from tests.kit.wire import Answer, Wire
-from tests.server.auth.keyring import Keyring
-from tests.server.conftest import Connect, Start, StartEither
 
 BEHIND_PROXY = {"auth__trusted_proxies": "127.0.0.0/8", "auth__default_scopes": "admin:/"}
 FOLLOWING = "?offset=-1&live=sse"

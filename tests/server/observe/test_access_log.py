@@ -8,7 +8,7 @@ import pytest
 from everbrook.server.observe.access_log import MAX_CHARACTERS, loggable_target
 from everbrook.settings import RequestLog
 from tests.kit.server_thread import eventually
-from tests.server.conftest import Connect, Start, StartEither
+from tests.kit.servers import Connect, Start, StartEither
 
 
 class Records:

@@ -17,7 +17,7 @@ from everbrook.server.observe.observer import address_of_peer
 from everbrook.server.routes import Resource
 from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 from tests.kit.server_thread import GatedStorage, eventually
-from tests.server.conftest import Connect, Start, StartEither
+from tests.kit.servers import Connect, Start, StartEither
 
 
 class Kept:

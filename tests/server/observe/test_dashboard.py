@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from everbrook.server.observe.catalogue import METRICS
 from everbrook.spark.jobs.metrics import Metrics
 from everbrook.spark.jobs.status import Board
-from tests.server.conftest import Connect, Start
+from tests.kit.servers import Connect, Start
 from tests.server.observe.promql import used
 
 ROOT = Path(__file__).parents[3]

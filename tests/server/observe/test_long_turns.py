@@ -14,7 +14,7 @@ from everbrook.storage import MemoryStorage
 from tests.kit.asgi_mount import Mounted
 from tests.kit.fakes import FakeClock, FakeScheduler
 from tests.kit.server_thread import configured
-from tests.server.conftest import Connect, Start
+from tests.kit.servers import Connect, Start
 from tests.server.observe.scrape import value
 
 

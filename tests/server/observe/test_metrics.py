@@ -17,7 +17,7 @@ from everbrook.server.serve import reload
 from everbrook.settings import StorageMode
 from everbrook.storage import DurableStorage, OsDisk, StorageTuning
 from tests.kit.server_thread import QUICK_TICKS, GatedStorage, eventually
-from tests.server.conftest import Connect, Start, StartEither
+from tests.kit.servers import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
 
 

@@ -8,7 +8,7 @@ from everbrook.server.exchange import Request
 from everbrook.server.observe.access_log import MAX_ID_CHARACTERS, request_id
 from everbrook.settings import RequestLog
 from tests.kit.server_thread import GatedStorage
-from tests.server.conftest import Connect, Start, StartEither
+from tests.kit.servers import Connect, Start, StartEither
 
 
 def test_an_id_that_the_client_sent_is_in_the_answer(start_either: StartEither, connect: Connect, path: str) -> None:

@@ -11,9 +11,9 @@ from everbrook.server.observe.observer import observer_of
 from everbrook.server.observe.traces import RequestTracer
 from everbrook.settings import SettingsError, TraceSettings
 from tests.kit.server_thread import GatedStorage, RunningServer, configured, eventually
-from tests.server.conftest import Start
+from tests.kit.servers import Start
+from tests.kit.subscriber import Api, Hooks
 from tests.server.observe.collector import TraceCollector
-from tests.server.subscriber import Api, Hooks
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

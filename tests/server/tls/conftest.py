@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit.certificates import Authority, Pair
 from tests.kit.server_thread import RunningServer
-from tests.server.conftest import Start
+from tests.kit.servers import Start
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from everbrook.server.tls import subject_of
 from tests.kit.certificates import Authority, Pair, connected
 from tests.kit.server_thread import RunningServer
-from tests.server.conftest import Start
+from tests.kit.servers import Start
 from tests.server.tls.test_encrypted import request
 
 SCOPES = "read:/v1/stream/{sub}"

@@ -12,7 +12,7 @@ import pytest
 from everbrook.server.tuning import EncryptionTuning, ListenerTuning, ServerTuning
 from tests.kit.certificates import Authority, Pair, connected
 from tests.kit.server_thread import RunningServer, eventually
-from tests.server.conftest import Start
+from tests.kit.servers import Start
 
 HOST = "127.0.0.1"
 

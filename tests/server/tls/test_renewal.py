@@ -15,7 +15,7 @@ from everbrook.server.tuning import ListenerTuning, ServerTuning
 from everbrook.settings import TlsSettings
 from tests.kit.certificates import Authority, Pair, connected, serial, shown
 from tests.kit.server_thread import RunningServer, eventually
-from tests.server.conftest import Start
+from tests.kit.servers import Start
 from tests.server.tls.test_encrypted import request
 
 

@@ -11,7 +11,7 @@ from everbrook.settings.sections.server import ClientCertificates
 from tests.kit.certificates import Authority, Pair, serial, shown
 from tests.kit.server_process import EVERBROOK, environment, serving
 from tests.kit.server_thread import RunningServer, eventually
-from tests.server.conftest import Start
+from tests.kit.servers import Start
 
 
 def variables(pair: Pair) -> dict[str, str]:

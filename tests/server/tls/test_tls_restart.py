@@ -9,7 +9,7 @@ import pytest
 from everbrook.server.restart import read_report
 from tests.kit.certificates import Authority, Pair, connected
 from tests.kit.server_process import PATIENCE_SECS, ServerProcess, serving
-from tests.server.restarts import awaited
+from tests.server.process.restarts import awaited
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: server\r\n\r\n"
 

@@ -15,7 +15,7 @@ from everbrook.spark.lake.lake_errors import TableMismatch
 from everbrook.spark.lake.lake_source import Contents
 from everbrook.spark.lake.replay import parse_replay
 from everbrook.spark.options import InvalidOption
-from tests.spark.lake.lake_rows import rows_of, table_at, write
+from tests.kit.lake_rows import rows_of, table_at, write
 from tests.spark.lake.test_message_fields import JSON_VALUES, NAMES
 
 

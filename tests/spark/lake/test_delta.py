@@ -12,7 +12,7 @@ from deltalake.table import TableOptimizer
 from everbrook.spark.lake import delta
 from everbrook.spark.lake.delta import open_table
 from everbrook.spark.lake.lake_errors import RunSuperseded, TableMismatch
-from tests.spark.lake.lake_rows import rows_of, table_at, write, write_files
+from tests.kit.lake_rows import rows_of, table_at, write, write_files
 
 
 def test_a_run_that_another_takes_over_from_in_the_last_moment_commits_nothing(

@@ -11,7 +11,7 @@ from everbrook.spark.lake.lake_errors import TableMismatch
 from everbrook.spark.lake.lake_source import Contents
 from everbrook.spark.lake.replay import parse_replay
 from everbrook.spark.options import InvalidOption
-from tests.spark.lake.lake_rows import rows_of, table_at, write
+from tests.kit.lake_rows import rows_of, table_at, write
 
 A, B = "orders/a", "orders/b"
 

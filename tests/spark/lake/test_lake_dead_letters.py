@@ -14,8 +14,8 @@ from everbrook.spark.lake.lake_task import LETTER_COLUMNS, Work, write_rows
 from everbrook.spark.lake.message_fields import json_columns
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions
+from tests.kit.lake_rows import rows_of
 from tests.kit.server_process import serving
-from tests.spark.lake.lake_rows import rows_of
 
 
 @pytest.fixture(scope="module")

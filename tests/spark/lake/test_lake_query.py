@@ -7,7 +7,7 @@ import pytest
 
 from everbrook.spark.lake.lake_errors import TableMismatch
 from everbrook.spark.lake.lake_query import held, introduce
-from tests.spark.lake.lake_rows import rows_of, table_at, write
+from tests.kit.lake_rows import rows_of, table_at, write
 
 
 def test_a_query_goes_on_with_a_table_that_knows_it(tmp_path: Path) -> None:

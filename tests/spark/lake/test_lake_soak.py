@@ -8,7 +8,7 @@ from soak.lake.verdict import ODD, judge
 from soak.ledger import PromiseBroken
 from soak.spark.cases import LOST, TWICE
 from soak.spark.load import message
-from tests.spark.lake.lake_rows import rows_of, table_at, write
+from tests.kit.lake_rows import rows_of, table_at, write
 
 ODDITIES: list[object] = [{"odd_1": 1}, "bad 1"]
 

@@ -11,7 +11,7 @@ from everbrook.spark.lake.delta import DeltaLake, open_table
 from everbrook.spark.lake.lake_errors import ColumnsChanged, LakeUnwritable, TableMismatch
 from everbrook.spark.lake.lake_table import LakeOptions, Written, require_apart
 from everbrook.spark.lake.message_fields import json_columns
-from tests.spark.lake.lake_rows import QUERY, rows_of, table_at, write, write_files
+from tests.kit.lake_rows import QUERY, rows_of, table_at, write, write_files
 
 
 def numbers(folder: Path) -> list[int]:

@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from everbrook import Client
 from everbrook.spark import write_stream
 from everbrook.spark.lake.replay import bytes_left
+from tests.kit.lake_rows import rows_of, table_at, write
 from tests.spark.lake.lake_queries import TIMEOUT_SECS, append, forget_last_batch
-from tests.spark.lake.lake_rows import rows_of, table_at, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everbrook.spark.lake.sql import view
-from tests.spark.lake.lake_rows import rows_of, table_at, write
+from tests.kit.lake_rows import rows_of, table_at, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from everbrook.spark.lake.lake_query import BatchWriting
 from everbrook.spark.lake.lake_table import LakeOptions
 from everbrook.spark.lake.lake_task import Work
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions
-from tests.spark.lake.lake_rows import rows_of, table_at
+from tests.kit.lake_rows import rows_of, table_at
 
 
 def written(folder: Path, *values: object, known: tuple[Column, ...] = ()) -> list[tuple[str, list[Any]]]:

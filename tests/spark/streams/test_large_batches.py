@@ -13,7 +13,7 @@ from everbrook.spark.options import StreamTuning
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.sinks.query_plan import keeps_size
 from everbrook.spark.streams.stream_query import start_writing
-from tests.spark.sessions import QUIET, end_shared_session
+from tests.kit.spark_session import QUIET, end_shared_session
 
 ROWS = 3000
 Read = Callable[[str], DataFrame]

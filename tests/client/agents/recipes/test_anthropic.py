@@ -6,8 +6,8 @@ from anthropic.types import RawContentBlockDeltaEvent
 
 from everbrook.client.recipes.anthropic import decode, encode, read as read_event
 from everbrook.client.recipes.ui_messages import Chunk, UIMessage
-from tests.client.agents.recordings import recorded
-from tests.client.agents.recordings.playback import anthropic_client
+from tests.kit.recordings import recorded
+from tests.kit.recordings.playback import anthropic_client
 
 EVENTS = recorded("anthropic_messages")
 

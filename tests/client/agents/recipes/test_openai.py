@@ -9,7 +9,7 @@ from openai.types.responses import ResponseTextDeltaEvent
 
 from everbrook.client.recipes.openai import decode, encode, read as read_event
 from everbrook.client.recipes.ui_messages import Chunk, UIMessage
-from tests.client.agents.recordings import recorded
+from tests.kit.recordings import recorded
 
 RECORDINGS = ("openai_chat", "openai_chat_tools", "openai_responses")
 

@@ -11,8 +11,8 @@ from everbrook.client.recipes import anthropic, langgraph, openai, pydantic_ai
 from everbrook.client.tee import tee
 from tests.client.agents.recipes.test_langgraph import ANSWER, QUESTION, river_graph
 from tests.client.agents.recipes.test_pydantic_ai import river_agent
-from tests.client.agents.recordings import recorded
-from tests.client.agents.recordings.playback import anthropic_client, openai_client
+from tests.kit.recordings import recorded
+from tests.kit.recordings.playback import anthropic_client, openai_client
 from tests.kit.server_process import serving
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from pydantic_ai.ui.vercel_ai import response_types
 
 from everbrook.client.recipes import anthropic, openai
 from everbrook.client.recipes.ui_messages import Chunk, UIMessage, chunks, encode_failure, read_text
-from tests.client.agents.recordings import recorded
-from tests.client.agents.recordings.playback import openai_client
+from tests.kit.recordings import recorded
+from tests.kit.recordings.playback import openai_client
 
 pytestmark = pytest.mark.anyio
 
