@@ -1,4 +1,7 @@
-"""The engine: load, decide, store, wake. It knows time, order, waiting and limits; not HTTP, not bytes on disk."""
+"""The engine: load, decide, store, wake. Time, order, waiting and limits belong here.
+
+HTTP and the form of bytes on a disk do not.
+"""
 
 from typing import TYPE_CHECKING
 

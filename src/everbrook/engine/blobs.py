@@ -1,9 +1,9 @@
 """Blobs of snapshots: bounds how many are open at a time, and uploads new ones.
 
-Each open blob is an open file, so the number of those that are written and read at once is bounded.
+Each open blob is an open file, so the number of blobs that are written and read at once is bounded.
 
 A thread writes the bytes of an upload into its blob while more of them arrive. Appends do not wait for it: the commit
-thread and the thread of the blobs share nothing but the disk.
+thread and the thread of the blobs share only the disk.
 """
 
 import logging
@@ -42,7 +42,7 @@ class OpenBlobs:
         self.count -= 1
 
     def open(self, snapshot: Snapshot, tell: Tell) -> "CountedReader":
-        """Open the blob of a snapshot. It counts until it is closed. `tell` is called with damage that was found."""
+        """Open the blob of a snapshot, which counts until it is closed. `tell` is called with damage that is found."""
         self.enter()
         try:
             return CountedReader(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size), self, tell)
@@ -72,11 +72,12 @@ class CountedReader:
         try:
             return self._reader.read(size)
         except Damaged as damage:
+            # `close` reports it, because only the loop's thread may mark the stream.
             self._damage = damage
             raise
 
     def close(self) -> None:
-        """Close the blob, and report damage that `read` has found. Only the loop's thread may call."""
+        """Close the blob, and report the damage that `read` has found. Only the loop's thread may call."""
         self._reader.close()
         self._open_blobs.leave()
         if self._damage:
@@ -103,8 +104,8 @@ class Upload:
     ) -> None:
         """Write the blob of `key`, the pair of its stream and its number.
 
-        `check_memory` refuses more bytes for which memory has no room. `last_change` gives the number of the newest
-        change; the upload sees by it whether others write.
+        `check_memory` refuses bytes for which memory has no room. `last_change` returns the number of the newest
+        change; by it the upload notices whether others write.
         """
         self._storage = storage
         self._worker = worker
@@ -133,7 +134,7 @@ class Upload:
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of what was written, once it is finished."""
+        """The SHA-256 of the bytes, once the upload is finished."""
         return self._hash.digest()
 
     def write(self, data: bytes) -> None:
@@ -149,26 +150,29 @@ class Upload:
         self._submit(self._write, data)
 
     def _submit(self, step: Callable[..., None], *args: object) -> None:
-        """Run a step in the worker's thread. After the engine was closed nothing runs."""
+        """Run a step in the worker's thread, unless the engine was closed."""
+        # An executor that was shut down raises: what the upload has written is an orphan then, which the next start
+        # removes.
         with suppress(RuntimeError):
             self._worker.submit(step, *args)
 
     def finish(self, then: Finished, failed: Callable[[], None] | None = None) -> None:
-        """Call `then` when the blob is durable, or with the reason why it is not; and `failed` if that raises."""
+        """Call `then` with None when the blob is durable, or with the error. `failed` is called if `then` raises."""
         self._submit(self._finish, then, failed)
 
     def keep(self) -> None:
-        """Keep the blob, because a change refers to it."""
+        """Keep the blob from now on: a change refers to it."""
         self._settled = True
 
     def cancel(self) -> None:
-        """Remove what was written, unless it was kept or removed already."""
+        """Remove the bytes that were written, unless the blob was kept or removed already."""
         if not self._settled:
             self._settled = True
             self.remove()
 
     def remove(self) -> None:
-        """Remove what was written."""
+        """Remove the bytes that were written."""
+        # Set at once, so that the writes that are queued before `_abandon` do nothing.
         self._removed = True
         self._submit(self._abandon)
 
@@ -189,7 +193,7 @@ class Upload:
         return self._draft
 
     def _attempt(self, step: Callable[[], None]) -> None:
-        """Run a step. An exception makes the upload fail, and nothing else."""
+        """Run a step. An exception fails this upload only."""
         try:
             step()
         except Exception as error:
@@ -216,7 +220,7 @@ class Upload:
     # In the loop's thread
 
     def _close(self) -> None:
-        """Call `on_closed`, once: the blob is complete or removed, and not open any more."""
+        """Call `on_closed` once, when the blob is complete or removed and its file is closed."""
         on_closed, self.on_closed = self.on_closed, None
         if on_closed:
             on_closed()
@@ -229,13 +233,13 @@ class Upload:
         if self._last_change() == self._seen_change:
             self._call_relief()
         else:
-            # Others write: their syncs share the disk, so they go first.
+            # Others write, and their syncs share the disk with this upload: let them go first.
             self._pausing = True
             secs = self._tuning.pause_secs
             self._faults.later(Callback.UPLOAD, secs, self._call_relief, failed=self._break_off)
 
     def _break_off(self) -> None:
-        """Let the upload fail, and its sender continue: after a fault the size of the backlog is unknown."""
+        """Fail the upload and let its sender continue, because after a fault the size of the backlog is unknown."""
         self._failure = self._failure or Unavailable("the snapshot can't be stored now; the log says why")
         self._backlog_bytes = 0
         self._call_relief()

@@ -1,4 +1,4 @@
-"""Buckets as a whole: their deletion, their quotas, and what they hold."""
+"""Buckets: their deletion, their quotas and their usage."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,16 +44,17 @@ class Buckets:
         self._execute = execute
 
     def find(self, bucket_id: bytes) -> Head:
-        """Return a bucket that is there (002 §1.3)."""
+        """Return the head of a bucket. Raises `BucketNotFound` if it does not exist (002 §1.3)."""
         bucket = self._streams.visible(bucket_record(bucket_id))
         if bucket is None:
             raise BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
         return bucket.committed
 
     def expire_some(self, bucket_id: bytes, after: bytes) -> bytes | None:
-        """Expire the streams of a bucket whose time has run out, among those that follow a name.
+        """Expire those of the next streams of a bucket whose time has run out, a slice at a time.
 
-        Returns the name after which to go on; None if that was all, or if a stream lives, so that the bucket stays.
+        Returns the name after which the next slice begins; None after the last one, or if a stream lives, because then
+        the bucket is not deleted.
         """
         now = self._clock.now()
         found = self._storage.scan(bucket_prefix(bucket_id), after, EXPIRED_AT_ONCE)
@@ -61,25 +62,25 @@ class Buckets:
             if head is None or self._listing.lives(head, now):
                 return None
             if head.identity.mortal:
-                # A damaged stream stays, and so does its bucket.
+                # A damaged stream can't expire, so it stays, and its bucket with it.
                 with suppress(StreamDamaged):
                     self._execute(Expire(name, now))
         return found[-1][0] if len(found) == EXPIRED_AT_ONCE else None
 
     def delete(self, bucket_id: bytes) -> Outcome:
-        """Delete a bucket in which no stream lives. Where many have run out of time, call `expire_some` before."""
+        """Delete a bucket in which no stream lives. If many streams are expired, call `expire_some` before."""
         self.expire_some(bucket_id, b"")
         outcome = self._execute(DeleteBucket(bucket_id, self._clock.now()))
         self._quotas.forget_bucket(bucket_id)
         return outcome
 
     def quota(self, bucket_id: bytes) -> Quota:
-        """Return the quota that a bucket has of its own."""
+        """Return the bucket's own quota."""
         self.find(bucket_id)
         return self._quotas.own(bucket_id)
 
     def set_quota(self, bucket_id: bytes, quota: Quota) -> None:
-        """Return a bucket a quota of its own. What it holds already, it keeps; the quota outlives the bucket."""
+        """Set the bucket's own quota. Streams that exceed it stay. The quota outlives the bucket."""
         self.find(bucket_id)
         stored = StoredQuota(quota)
         name, now, body = QUOTA_RECORDS + bucket_id, self._clock.now(), msgspec.json.encode(stored)
@@ -90,14 +91,14 @@ class Buckets:
         self._quotas.set(bucket_id, stored)
 
     def unset_quota(self, bucket_id: bytes) -> None:
-        """Remove the quota that a bucket has of its own, if it has one, whether or not the bucket is there."""
+        """Remove the own quota of a bucket, if it has one. The bucket need not exist."""
         name = QUOTA_RECORDS + bucket_id
         if self._streams.stream(name):
             self._execute(Delete(name, self._clock.now()))
             self._quotas.set(bucket_id, None)
 
     def usage(self, bucket_id: bytes) -> tuple[Held, tuple[int, int]] | None:
-        """Return what a bucket holds, and how many bytes and streams it may; None where that is not bounded."""
+        """Return the usage of a bucket, and its bounds in bytes and streams; None if it has no bound."""
         self.find(bucket_id)
         bounds = self._quotas.bounds(bucket_id)
         return None if min(bounds) >= UNLIMITED else (self._quotas.held(bucket_id), bounds)

@@ -11,20 +11,20 @@ class Timer(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> None:
-        """Don't make the call."""
+        """Cancel the call."""
 
 
 class Scheduler(Protocol):
-    """The part of an event loop that the engine uses; every asyncio loop has it."""
+    """The part of an event loop that the engine uses. Every asyncio loop has it."""
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
-        """Run a callback after what is running now."""
+        """Run a callback in the next turn."""
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Timer:
         """Run a callback after `delay` seconds."""
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: object) -> Timer:
-        """Run a callback soon, from another thread."""
+        """Run a callback in the next turn. Any thread may call."""
 
 
 class Clock:
@@ -50,13 +50,13 @@ class Clock:
 class Incarnations:
     """Numbers for new streams and blobs: unique, increasing, and beyond those of earlier runs.
 
-    They begin with the time, unless a clock that was set back would make them begin below what was ever stored.
+    They begin with the time. If the clock was set back, they continue after the largest number that was ever stored.
     """
 
     _TIME_SHIFT = 20
 
     def __init__(self, last: int) -> None:
-        """Go on after `last`, the largest one that was ever stored (`Storage.last_incarnation`)."""
+        """Continue after `last`, the largest number that was ever stored (`Storage.last_incarnation`)."""
         self._last = last
 
     def next(self, now: int) -> int:

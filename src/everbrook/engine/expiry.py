@@ -1,7 +1,7 @@
-"""Expiry: removes streams whose time has run out and messages that a policy does not retain, and reclaims the space.
+"""Expiry: removes expired streams and messages that a policy does not retain, and reclaims their space.
 
-Requests do not depend on it, because every command checks the time itself. `Deadlines` hold the deadlines of the
-streams in memory. `DeadlineScan` visits the streams that are only in the storage.
+Requests do not depend on it, because every command checks the time itself. `Deadlines` has the deadlines of the streams
+in memory. `DeadlineScan` visits the streams that are only in the storage.
 """
 
 import heapq
@@ -22,11 +22,11 @@ from everbrook.storage.api import Storage
 
 
 class Deadlines:
-    """A queue of streams by the moments at which something is due.
+    """A priority queue of streams by their deadlines.
 
-    It is worked off in slices, so that many streams that are due at once do not block the event loop. Only a few slices
-    may have changes that are not durable yet: all answers of a group of changes wait for the whole group, so it must
-    not contain many of these changes.
+    It is processed in slices, so that many streams that are due at once do not block the event loop. Only a few slices
+    may have pending changes: all responses of a group of changes wait for the whole group, so a group must not contain
+    many expiries.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class Deadlines:
         when_durable: Callable[[Callable[[], None]], None],
         faults: Faults,
     ) -> None:
-        """Call `look_at` with a stream and the time when its moment has come. The stream is not watched any more then.
+        """Call `look_at` with a stream and the time when the stream is due. From then on it is not watched any more.
 
-        `when_durable` calls what it is given when the changes of `look_at` are durable or have failed.
+        `when_durable` calls its argument when the changes of `look_at` are durable or have failed.
         """
         self._clock = clock
         self._slice_streams = tuning.slice_streams
@@ -57,7 +57,7 @@ class Deadlines:
 
     @property
     def watched(self) -> Watched:
-        """The streams that are watched at the moment."""
+        """Statistics of the watched streams."""
         next_at = self._heap[0][0] if self._heap else None
         return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, waiting=self._waits)
 
@@ -66,18 +66,18 @@ class Deadlines:
         return self._pending_slices >= self._max_pending_slices
 
     def watch(self, stream: Stream, moment: int) -> None:
-        """Look at a stream when a moment has come, instead of when it was to be looked at before."""
+        """Look at a stream at `moment`, and not at the moment that was set before."""
         incarnation = stream.head.identity.incarnation
         known = self._watched.get(incarnation)
         self._watched[incarnation] = (moment, stream)
         if known is None or known[0] != moment:
-            # The earlier entry stays and becomes stale: taking it out of the heap would be a linear search.
+            # The earlier entry stays in the heap and becomes stale, because to find it would be a linear search.
             heapq.heappush(self._heap, (moment, incarnation))
             self._tidy()
         self._set_timer()
 
     def watch_by(self, stream: Stream, moment: int) -> None:
-        """Look at a stream when a moment has come, unless it is looked at before."""
+        """Look at a stream at `moment`, unless it is looked at before."""
         known = self._watched.get(stream.head.identity.incarnation)
         if known is None or known[0] > moment:
             self.watch(stream, moment)
@@ -112,13 +112,13 @@ class Deadlines:
                 break
             moment, incarnation = heapq.heappop(self._heap)
             watched = self._watched.get(incarnation)
-            # Other entries are stale: their streams were forgotten, or are watched for another moment by now.
+            # Any other entry is stale: its stream was forgotten, or is watched for another moment by now.
             if watched and watched[0] == moment:
                 del self._watched[incarnation]
-                # What it misses is found by `DeadlineScan`, or by the next command.
+                # After a fault the stream is not lost: `DeadlineScan`, or the next command, finds it expired.
                 self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
         self._pending_slices += 1
-        # Counted before it is parked, because nothing may be pending: then `_end_slice` is called at once.
+        # Counted before it is parked: if no change is pending, `_end_slice` is called at once.
         self._when_durable(self._end_slice)
         self._set_timer(self._slice_pause_secs)
 
@@ -127,7 +127,7 @@ class Deadlines:
         self._set_timer(self._slice_pause_secs)
 
     def _go_on(self) -> None:
-        """Run the next slice after a while: the last one failed."""
+        """Run the next slice after a pause, because the last one failed."""
         self._timer = None
         self._set_timer(self._retry_secs)
 
@@ -140,7 +140,7 @@ class Deadlines:
 
 
 class DeadlineScan:
-    """Visits the stored streams that have a deadline, a slice at a time: most of them are not in memory."""
+    """Visits the stored streams with a deadline, a slice at a time. Most of them are not in memory."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class DeadlineScan:
         return self._tuning.scan_pause_secs if self._after else self._tuning.scan_secs
 
     def _look(self) -> None:
-        # If the storage raises, the next round begins after a pause.
+        # Reset first: if the storage raises, the next round begins at the first stream, after the long pause.
         after, self._after = self._after, 0
         heads = self._storage.mortal(after, self._tuning.slice_streams)
         self._first_round = self._first_round and bool(heads)
@@ -187,7 +187,7 @@ class DeadlineScan:
         if retention is None or retention.max_age_secs is None:
             return False
         if earliest < head.identity.first_own_offset:
-            # The oldest message is the source's. Its age is known when the stream is loaded.
+            # The oldest message is in the source. Only the lineage of the loaded stream can tell its age.
             return True
         with suppress(StreamDamaged):
             appended_at = self._storage.index_at(head.identity.incarnation, earliest).time_at(earliest)
@@ -195,7 +195,7 @@ class DeadlineScan:
         return False
 
     def _uncut(self, head: Head) -> bool:
-        """Return whether an earlier run may have ended before it applied the policy to what was written last."""
+        """Return whether an earlier run may have ended before it applied the policy to the last writes."""
         return self._first_round and head.identity.retention is not None and head.written_at < self._started_at
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class DeadlineScan:
 
 
 class Expiry:
-    """Expires streams, applies retention policies, and reclaims the space of what is gone."""
+    """Expires streams, applies retention policies, and reclaims the space of removed bytes."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class Expiry:
         when_durable: Callable[[Callable[[], None]], None],
         faults: Faults,
     ) -> None:
-        """`when_durable` calls what it is given when what was executed is durable or has failed."""
+        """`when_durable` calls its argument when the executed commands are durable or have failed."""
         self._clock = clock
         self._reclaimer = reclaimer
         self._execute = execute
@@ -238,7 +238,7 @@ class Expiry:
         return self._trimming.watched
 
     def watch(self, stream: Stream) -> None:
-        """Watch a stream that was created or loaded, and reclaim what an earlier run left of it."""
+        """Watch a stream that was created or loaded, and reclaim the space that an earlier run left to it."""
         self._watch_expiry(stream)
         self._reclaimer.tidy(stream)
         if stream.head.identity.retention:
@@ -251,7 +251,8 @@ class Expiry:
             self._expiring.watch(stream, max(end, not_before))
 
     def watch_again(self, streams: Iterable[Stream]) -> None:
-        """Watch streams again, after changes of them that there was no room for."""
+        """Watch streams again whose expiry or trim was refused for want of room."""
+        # Not before a pause, because on a full disk the next attempt would be refused too.
         not_before = self._clock.now() + self._retry_ms
         for stream in streams:
             self._watch_again(stream, not_before)
@@ -267,7 +268,7 @@ class Expiry:
         self._trimming.forget(stream)
 
     def follow(self, stream: Stream, edit: Edit, before: Head) -> None:
-        """Reclaim the space that a durable edit has freed, and apply the policy to what it has added."""
+        """Reclaim the space that a durable edit has freed, and apply the policy to the messages that it has added."""
         if isinstance(edit, Drop):
             self._reclaimer.dropped(before)
             return
@@ -277,10 +278,10 @@ class Expiry:
             self._trim_soon(stream)
 
     def _expire(self, stream: Stream, now: int) -> None:
-        """Expire a stream. A sliding time to live begins anew while a live reader waits at the tail."""
+        """Expire a stream. A live reader at the tail renews a sliding TTL."""
         identity = stream.head.identity
         if stream.followed and identity.slides:
-            # A waiting reader uses the stream, but nothing touches it until the reader leaves (§5.1).
+            # A waiting reader counts as a use, but `touched_at` is not set until the reader leaves (§5.1).
             stream.touched_at = now
         end = deadline(identity, stream.touched_at)
         if end is not None and end > now:

@@ -1,4 +1,4 @@
-"""Faults: exceptions in callbacks, which must not stop anything but the callback itself.
+"""Faults: exceptions in callbacks. A fault stops its callback only.
 
 Every callback that shares the event loop with others runs through here: in a later turn, after a delay, periodically,
 from another thread, or in a sequence. An exception in a callback is a bug. It is counted by the kind of the callback
@@ -27,7 +27,7 @@ class Callback(StrEnum):
     ACCEPT = "accept"
     """Accepting connections, and their TLS handshakes."""
     ANSWER = "answer"
-    """A parked answer, called when its change is durable."""
+    """A parked response, released when its change is durable."""
     BACKUP = "backup"
     """The end of a backup's lease."""
     BETWEEN_GROUPS = "between_groups"
@@ -71,7 +71,7 @@ class Callback(StrEnum):
     SPACE = "space"
     """The removal of bytes that no stream retains any more."""
     STALL = "stall"
-    """The watch for a disk that does not answer."""
+    """The watch for a disk that does not respond."""
     SUBSCRIPTION = "subscription"
     """A wake, a lease, or the search for new messages at the start."""
     TIMER = "timer"
@@ -148,6 +148,7 @@ class Faults:
     def note(self, kind: Callback) -> None:
         """Count the exception that is being handled, and log it with its stack. Call it in the `except` clause."""
         self.counts[kind] += 1
+        # A fault at every change would fill the disk with stacks, so the rest is only counted.
         now, logged_at = self._clock.elapsed(), self._logged_at.get(kind)
         if logged_at is not None and now - logged_at < LOG_EVERY_SECS:
             self._unlogged[kind] += 1
@@ -190,7 +191,7 @@ class Faults:
         callback: Callable[[], object],
         failed: Callable[[], object] | None = None,
     ) -> Timer:
-        """Run a callback periodically, even if it raises, until the timer that this gives is cancelled."""
+        """Run a callback periodically, even if it raises, until the returned timer is cancelled."""
         return Periodic(self._scheduler, pause_secs, self.guarded(kind, callback, failed))
 
     def guarded(
@@ -234,6 +235,8 @@ class Periodic:
     def _fire(self, call: Callable[[], object]) -> None:
         due = self._timer
         call()
+        # `call` may have cancelled this timer. Otherwise the pause begins now, so that a slow call never overlaps
+        # itself.
         if self._timer is due and due is not None:
             self._wait()
 

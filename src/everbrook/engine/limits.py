@@ -1,4 +1,4 @@
-"""Limits: what one stream, and all of them together, may hold. A refusal comes before anything is stored."""
+"""Limits: the bounds of one stream and of all streams together. A refusal comes before anything is stored."""
 
 from msgspec import Struct
 
@@ -9,10 +9,11 @@ from everbrook.protocol.state import Head, Write
 from everbrook.storage.api import Storage
 
 UNLIMITED = 2**63
-# What a write costs at most: so many times its bytes, when they are the smallest messages, and a new stream.
+# An upper bound of the memory that a write takes: this factor for its bytes, if they are the smallest messages, and a
+# constant for a new stream.
 MAX_COST_RATIO = 16
 MAX_COST_BYTES = 4096
-# What loaded streams and their producers take in memory, where the storage can bring them back.
+# The memory of loaded streams and their producers, in a storage that can load them again.
 MAX_LOADED_BYTES = 256 * 1024 * 1024
 PRODUCER_IDLE_MS = 7 * 24 * 3600 * 1000
 
@@ -36,7 +37,7 @@ class Limits(Struct, frozen=True):
     producer_idle_ms: int | None = None
 
     def check_body(self, name: bytes, body: bytes) -> None:
-        """Refuse a body that is larger than a whole stream before any work is put into it."""
+        """Refuse a body that is larger than a whole stream may be, before it is parsed."""
         if len(body) > self.max_stream_bytes and not is_own(name):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, the body alone has {len(body)}")
 
@@ -49,13 +50,13 @@ class Limits(Struct, frozen=True):
             return
         if write.data and write.head.tail > self.max_stream_bytes and of_tenant:
             self._check_stream(write.head)
-        # Far from the limit an upper bound of the cost is enough.
+        # Far from the limit the upper bound is enough, which is cheaper than the exact cost.
         most = min(self.max_memory_bytes, self.max_bucket_memory_bytes)
         if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > most:
             self.check_memory(write.head.identity.name, storage.cost_bytes(write), storage)
 
     def check_wake(self, write: Write, storage: Storage) -> None:
-        """Refuse a wake event that would outgrow its wake stream or the memory. Other limits are of tenants."""
+        """Refuse a wake event that would outgrow its wake stream or the memory. The other limits are for tenants."""
         if (size := _own_bytes(write.head)) > self.max_wake_stream_bytes:
             raise WakeStreamFull(
                 f"a wake stream holds at most {self.max_wake_stream_bytes} bytes, this would make {size}: "
@@ -77,7 +78,7 @@ class Limits(Struct, frozen=True):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {size}")
 
     def check_fork_depth(self, depth: int) -> None:
-        """Refuse a fork with so many streams before it in its chain. Deeper ones that exist stay readable."""
+        """Refuse a fork with `depth` streams before it in its chain. Deeper forks that exist stay readable."""
         if depth > self.max_fork_depth:
             raise ForkTooDeep(
                 f"a fork has at most {self.max_fork_depth} streams before it in its chain, this one would have "
@@ -91,5 +92,5 @@ class Limits(Struct, frozen=True):
 
 
 def _own_bytes(head: Head) -> int:
-    """Return the size of a stream without what a fork inherits and without what was cut."""
+    """Return the size of a stream without inherited and without cut bytes."""
     return head.tail - max(head.identity.first_own_offset, head.kept.earliest)

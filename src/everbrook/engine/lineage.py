@@ -1,11 +1,11 @@
 """Lineage: the bytes and the message boundaries of a stream, first those of its source, then its own (§4.2).
 
 Every position belongs to exactly one stream of the chain: the nearest one that begins at or before it. A stream's own
-part is in the storage up to `applied`; what is on its way there is in `unapplied`.
+part is in the storage up to `applied`; pending writes are in `unapplied`.
 
-Parts begin the earlier the further up the chain they are. So the holder of a position is found by bisection: each part
-knows, beside the one before it, one far up, so that a chain of n parts is searched in O(log n) steps and takes O(n)
-memory (skew-binary jump pointers, Myers 1983).
+A part further up the chain begins earlier. So the holder of a position is found by bisection: each part refers to the
+part before it and to one far up. A chain of n parts is searched in O(log n) steps, and takes O(n) memory (skew-binary
+jump pointers, Myers 1983).
 """
 
 from array import array
@@ -28,7 +28,7 @@ class Lineage:
         self.incarnation = identity.incarnation
         self.start = identity.first_own_offset
         if source and source.start >= self.start:
-            # Nothing of this source's own part is inherited.
+            # The fork inherits nothing of this source's own part, so the part is left out of the chain.
             source = source.holder_of(self.start - 1)[0] if self.start else None
         self.source: Lineage | None = source
         self.depth = 0
@@ -37,12 +37,13 @@ class Lineage:
             self.depth = source.depth + 1
             jump = source.jump or source
             far = jump.jump or jump
+            # The rule of the skew-binary numbers: two jumps of the same length make one of twice that length.
             self.jump = far if source.depth - jump.depth == jump.depth - far.depth else source
         self.applied = applied
         self.unapplied: list[Write] = []
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end`, whoever holds them."""
+        """Return the bytes from `start` to `end`, from all parts that hold some of them."""
         if start >= self.start:
             return self.storage.read(self.incarnation, start, end)
         parts: list[bytes] = []
@@ -67,7 +68,7 @@ class Lineage:
         return holder, end
 
     def end_of_parts(self, start: int, parts: int) -> int:
-        """Return where the last of so many parts ends, counted from the one that holds `start`."""
+        """Return the end of the last of `parts` parts, counted from the one that holds `start`."""
         depth = self.holder_of(start)[0].depth + parts
         behind = self
         if depth > self.depth:
@@ -82,7 +83,7 @@ class Lineage:
         return self.boundary_at_or_before(offset) == offset
 
     def boundary_at_or_before(self, offset: int) -> int:
-        """Return the last message boundary not greater than `offset`. A divergence point is one."""
+        """Return the last message boundary not greater than `offset`. A divergence point is a boundary."""
         holder, _ = self.holder_of(offset)
         if offset == holder.start:
             return offset
@@ -116,9 +117,9 @@ class Lineage:
         return next(write.head.written_at for write in writes if write.ends[-1] > offset)
 
     def first_since(self, start: int, end: int, time: int) -> int:
-        """Return where the first message between two boundaries begins that was appended at `time` or later.
+        """Return the beginning of the first message between two boundaries that was appended at `time` or later.
 
-        The times of a stream's appends never go back.
+        It is found by bisection, because the times of a stream's appends never decrease.
         """
         while start < end:
             middle = self.boundary_at_or_before((start + end) // 2)
@@ -129,7 +130,7 @@ class Lineage:
         return start
 
     def seek(self, offset: int, count: int, bound: int) -> int:
-        """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
+        """Move `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
         if count == 0:
             return offset
         if count < 0:
@@ -146,10 +147,11 @@ class Lineage:
         return offset
 
     def _forward_in(self, holder: "Lineage", offset: int, count: int, part_end: int) -> tuple[int, int]:
-        """Go on within the stored messages of one part, of which this stream has those before `part_end`."""
+        """Move on within the stored messages of one part, of which this stream has those before `part_end`."""
         position, left = self.storage.seek(holder.incarnation, offset, count)
         if position <= part_end:
             return position, left
+        # The storage has counted messages behind the divergence point, which are not in this stream: count again.
         return part_end, count - len(self._messages_in(holder, offset, part_end).ends)
 
     def _back(self, offset: int, count: int, bound: int) -> int:
@@ -181,7 +183,7 @@ class Lineage:
         return Messages(ends, times)
 
     def _messages_in(self, holder: "Lineage", start: int, end: int) -> Messages:
-        """Return the messages of one part. One that a fork's divergence point cuts ends there for the fork."""
+        """Return the messages of one part. For a fork, a message that its divergence point cuts ends there."""
         found = self.storage.messages(holder.incarnation, start, end)
         if not found.ends or found.ends[-1] < end:
             found.ends.append(end)

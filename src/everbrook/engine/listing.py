@@ -1,6 +1,6 @@
-"""Listings: the streams whose names begin with a prefix, scanned in the storage and corrected by what is in memory.
+"""Listings: the streams whose names begin with a prefix, scanned in the storage, with the state in memory on top.
 
-A scan gives durable heads in the order of the names, so it does not load any stream.
+A scan reads durable heads in the order of the names, so it loads no stream.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Listing:
     """Lists streams by the prefix of their names."""
 
     def __init__(self, storage: Storage, clock: Clock, streams: Streams, counting_slice: int) -> None:
-        """`counting_slice` is how many names `heads` scans at a time."""
+        """`counting_slice` is the number of names that `heads` scans at a time."""
         self._storage = storage
         self._clock = clock
         self._streams = streams
@@ -56,7 +56,7 @@ class Listing:
         return end is None or now < end
 
     def scan_newest(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[Head], bytes | None]:
-        """Do what `scan` does, but give the newest heads. Streams without a durable state are left out."""
+        """Do what `scan` does, but return the newest heads. Streams without a durable state are left out."""
         found, go_on_after = self.scan(prefix, after, limit)
         return list(self._newest(found)), go_on_after
 

@@ -1,6 +1,6 @@
-"""Quotas and capacity: refuses a change that there is no room for in a stream, in memory, a bucket or the store.
+"""Quotas and capacity: refuses a change for which a stream, the memory, a bucket or the store has no room.
 
-The engine checks at the decision, so quotas are exact. A bucket's own quota is stored in a record under the bucket's
+The check is part of the decision, so quotas are exact. A bucket's own quota is stored in a record under the bucket's
 name. It outlives the bucket: otherwise a client could remove its quota by deleting and creating the bucket. A change
 that adds nothing is never refused. Subscriptions and producers have the same bounds as streams, but are counted
 separately, so that none takes the room of the others.
@@ -47,7 +47,7 @@ class Quotas:
     """Refuses changes that would exceed a quota."""
 
     def __init__(self, limits: Limits, usage: Usage, read: Callable[[bytes], Iterator[bytes]], known: int) -> None:
-        """`read` gives the messages of a record. `known` is the number of buckets with a quota of their own."""
+        """`read` yields the messages of a record. `known` is the number of buckets with a quota of their own."""
         self._limits = limits
         self._usage = usage
         self._read = read
@@ -69,7 +69,7 @@ class Quotas:
         return last
 
     def set(self, bucket_id: bytes, stored: StoredQuota | None) -> None:
-        """Set the quota of a bucket, whose change is pending; None if it was removed."""
+        """Set the quota of a bucket, or None if it was removed. The change of its record is pending."""
         self.active = True
         self._own[bucket_id] = stored
 
@@ -85,7 +85,7 @@ class Quotas:
 
     def measure(self, change: Change) -> Differences:
         """Return by how much a change increases or reduces the usage, for `follow` once the change is submitted."""
-        # Before the differences: a scope that is measured after the change would count it twice.
+        # Before the differences: a scope that is measured after the change was prepared would count it twice.
         for name in {edit.head.identity.name for edit in change}:
             self._measure(bucket_of(name))
         return self._usage.differences(change)
@@ -107,7 +107,7 @@ class Quotas:
         return differences
 
     def check_snapshot(self, differences: Differences, size: int) -> None:
-        """Refuse a snapshot of `size` bytes whose publication makes the `differences` besides."""
+        """Refuse a snapshot of `size` bytes. `differences` are those of its publication without these bytes."""
         for scope, others in differences.items():
             more = Held(0, others.size + size)
             if scope != EVERYTHING:
@@ -116,7 +116,7 @@ class Quotas:
                 self._check_store(more.size)
 
     def _measure(self, bucket_id: bytes | None) -> None:
-        """Measure the usage that is bounded, so that the differences of a change are computed for it."""
+        """Measure the scopes that have a bound: differences are right only for measured scopes."""
         if self._limits.max_total_bytes < UNLIMITED:
             self._usage.of(EVERYTHING)
         if bucket_id is not None and min(self.bounds(bucket_id)) < UNLIMITED:
@@ -179,7 +179,7 @@ class Quotas:
         """Measure the usage of a deleted bucket again. Its quota stays."""
         self._usage.forget(bucket_id)
         if self._own.get(bucket_id) is None:
-            # Only the absence of a quota is forgotten. A quota of its own outlives the bucket, and may be pending.
+            # Only the absence of a quota is forgotten. An own quota outlives the bucket, and may be pending.
             self._own.pop(bucket_id, None)
 
 
@@ -201,7 +201,7 @@ class Capacity:
         edit = change[-1]
         if isinstance(edit, Write):
             self.limits.check(edit, self._storage)
-            # A close without data adds no more than one producer to a stream.
+            # A close without data may add a producer, but only one to each stream: it always passes.
             if edit.producer_id is not None and edit.data:
                 self._check_producer(edit, edit.producer_id)
         if command.__class__ is Create:
@@ -230,7 +230,7 @@ class Capacity:
             self._quotas.check_producers(name, self._streams.producer_bytes.beside(name) + size)
 
     def _reserve_wake(self, change: Change) -> None:
-        """Refuse a wake that its wake stream has no room for. Its bucket's quota counts it, but does not refuse it."""
+        """Refuse a wake for which its wake stream has no room. The bucket's quota counts it, but never refuses it."""
         record, *others = change
         if isinstance(record, Write):
             self.limits.check(record, self._storage)

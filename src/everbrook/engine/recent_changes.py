@@ -1,8 +1,8 @@
-"""Durable changes: who hears of them, and which streams changed recently, for clients that poll.
+"""Durable changes: notifies their followers, and records which streams changed recently, for clients that poll.
 
 Recent changes are in the order of each stream's last change. Each end of a stream is a change of its own, so that a
-client learns of all streams that have had a name since. Nothing is recorded before the first client asks. Changes of an
-earlier run of the server, or too long ago, are not known: then the client must list everything again.
+client learns of all streams that had a name since. Recording begins with the first request for a token. Changes of an
+earlier run of the server, and changes that are too old, are not known: then the client must list everything again.
 """
 
 import re
@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A stream that is gone: its name, which another one may have now, its incarnation, and its tail at the end."""
+    """A stream that has ended: its name, which another stream may have now, its incarnation, and its last tail."""
 
     name: bytes
     incarnation: int
@@ -31,7 +31,7 @@ class Ended(Struct, frozen=True, gc=False):
 
 
 def end_of(head: Head) -> Ended:
-    """Describe the end of a stream."""
+    """Return the end of a stream whose head is given."""
     return Ended(head.identity.name, head.identity.incarnation, head.tail)
 
 
@@ -39,14 +39,14 @@ class RecentChanges:
     """The streams that changed recently."""
 
     def __init__(self, run: int, tuning: RecentChangesTuning) -> None:
-        """`run` is a random number of 64 bits that tells this run of the server from others."""
+        """`run` is a random number of 64 bits that identifies this run of the server."""
         self._run = run
         self._max_streams = tuning.max_streams
         self._max_name_bytes = tuning.max_name_bytes
         self._name_bytes = 0
         self._min_log = tuning.min_log
         self._numbers: dict[bytes | Ended, int] = {}
-        """The last change of each stream that exists, and the end of each that is gone."""
+        """The number of the last change of each stream, and of the end of each stream that has ended."""
         self._log: list[tuple[int, bytes | Ended]] = []
         self._last = 0
         self._forgotten = 0
@@ -59,11 +59,11 @@ class RecentChanges:
 
     @property
     def log_length(self) -> int:
-        """How many entries the log has, stale ones included: their streams have changed again since."""
+        """How many entries the log has, including stale ones, whose streams have changed again since."""
         return len(self._log)
 
     def token(self) -> str:
-        """Return the token with which to ask for what changes from now on."""
+        """Return a token for the changes from now on."""
         self.recording = True
         return self._token_of(self._last)
 
@@ -75,7 +75,7 @@ class RecentChanges:
         self._record(name, name)
 
     def record_end(self, ended: Ended) -> None:
-        """Record that a stream ended. The end is listed by itself, also if the name exists again."""
+        """Record that a stream ended. The end is an entry of its own, even if the name is in use again."""
         if self._numbers.pop(ended.name, None) is not None:
             self._name_bytes -= len(ended.name)
         self._record(ended, ended.name)
@@ -98,9 +98,10 @@ class RecentChanges:
     def since(
         self, token: bytes, prefix: bytes, limit: int, visible: Callable[[bytes], bool] | None = None
     ) -> list[tuple[bytes | Ended, str]]:
-        """Return streams that changed or ended since a token was given, in order, each with the token to continue from.
+        """Return the streams that changed or ended since a token was issued, in order, each with a token to continue
+        from.
 
-        Only streams for which `visible` is true are given: those that the client may see.
+        Streams for which `visible` is false are left out: the client may not see them.
         """
         start = bisect_right(self._log, self._parse(token), key=lambda entry: entry[0])
         entries = (self._log[place] for place in range(start, len(self._log)))
@@ -128,7 +129,7 @@ def _name_of(change: bytes | Ended) -> bytes:
 
 
 class DurableChanges:
-    """The observer of the streams in memory. It counts what was appended, and passes on what became durable."""
+    """The observer of the streams in memory: counts appended messages, and notifies followers of durable edits."""
 
     def __init__(self, faults: Faults, recent_changes: RecentChanges, expiry: Expiry) -> None:
         self._faults = faults

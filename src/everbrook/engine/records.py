@@ -1,6 +1,6 @@
-"""Names of the records that the server keeps for itself as streams. The limits of tenants do not apply to them.
+"""The names of records: streams in which the server stores its own data. The limits of tenants do not apply to them.
 
-No URL leads to the records. The registry is no record: clients read it as a stream.
+Records have no URL. The registry is no record, because clients read it as a stream.
 """
 
 from everbrook.protocol.path import BUCKET_RECORDS, REGISTRY
@@ -13,5 +13,5 @@ _RECORDS = (SUBSCRIPTION_RECORDS + b"/", QUOTA_RECORDS, SECRET_RECORDS, BUCKET_R
 
 
 def is_own(name: bytes) -> bool:
-    """Return whether the server itself writes what has this name: a record, or the registry."""
+    """Return whether only the server writes to the stream of this name: a record, or the registry."""
     return name == REGISTRY or name.startswith(_RECORDS)

@@ -1,4 +1,4 @@
-"""Statistics of an engine, for metrics and tests: what it has counted, and what it holds at the moment."""
+"""Statistics of an engine, for metrics and tests: its counters, and the sizes of its parts."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ GROUP_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.
 
 
 class Histogram:
-    """Counts values by the first bound that they do not exceed; the last count is of those beyond all bounds."""
+    """Counts values by the first bound that they do not exceed. The last count has the values beyond all bounds."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Take bounds in rising order."""
+        """`bounds` must increase."""
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
         self.sum = 0.0
@@ -30,7 +30,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
 
@@ -43,7 +43,7 @@ class Commits:
         self.sizes = Histogram(GROUP_BOUNDS)
         self.sync = Histogram(SYNC_BOUNDS_SECS)
         self.refused = 0
-        """Groups that there was no room for."""
+        """The number of groups that were refused for want of room."""
 
 
 class Watched(Struct, frozen=True, kw_only=True):
@@ -51,22 +51,22 @@ class Watched(Struct, frozen=True, kw_only=True):
 
     streams: int
     entries: int
-    """How many entries its queue has, stale ones included."""
+    """The number of entries in the queue, stale ones included."""
     next_at: int | None
-    """The earliest moment in its queue."""
+    """The earliest deadline in the queue."""
     waiting: bool = False
     """Whether the next slice waits for changes to become durable."""
 
 
 class EngineStats(Struct, frozen=True, kw_only=True):
-    """An engine at a moment. Taking one costs the same however many streams there are."""
+    """The statistics of one moment. To take them costs the same for any number of streams."""
 
     commits: Commits
     pending: int
     """How many changes are not durable yet."""
     pending_secs: float
     parked: int
-    """How many answers wait for changes to become durable."""
+    """How many responses wait for changes to become durable."""
     appended_messages: int
     appended_bytes: int
     duplicates: int
@@ -79,16 +79,16 @@ class EngineStats(Struct, frozen=True, kw_only=True):
     """How many stored streams are known to be damaged."""
     memory_bytes: int
     loaded_bytes: int
-    """About how much memory loaded streams and what is remembered of their producers take."""
+    """About how much memory the loaded streams and their producers take."""
     checkpoints: Checkpoints | None
     resident_streams: int
-    """How many streams are in memory with a durable state, which readers get."""
+    """How many streams are in memory with a durable state, the one that readers see."""
     newest_streams: int
-    """How many streams are in memory with a newest state, which decisions are made on."""
+    """How many streams are in memory with a newest state, the one that decisions see."""
     arriving_streams: int
-    """How many streams were created by changes that are not durable yet."""
+    """How many streams were created by pending changes."""
     held_streams: int
-    """How many streams discard nothing for now, because somebody reads them as a whole."""
+    """How many streams discard nothing at present, because a bootstrap reads them."""
     changed_streams: int
     """How many streams are remembered as recently changed."""
     expiring: Watched

@@ -19,7 +19,7 @@ class StreamsTuning(Struct, frozen=True, kw_only=True):
 
 
 class CommitTuning(Struct, frozen=True, kw_only=True):
-    """When a committer counts as stalled, how often a stalled one is looked at, and when an idle journal is sealed."""
+    """When a committer counts as stalled, how often a stalled one is checked, and when an idle journal is sealed."""
 
     seal_secs: float = 0.05
     """How long after the last group the journal is sealed, if no other group follows."""
@@ -29,10 +29,10 @@ class CommitTuning(Struct, frozen=True, kw_only=True):
 
 
 class FeedTuning(Struct, frozen=True, kw_only=True):
-    """How much is read at once, and so how much live readers get at once."""
+    """The bounds of one read, and so of one delivery to live readers."""
 
     batch_bytes: int = 1024 * 1024
-    """Bytes of a page that is held as a whole. A larger one is read and sent part by part."""
+    """The largest page that is held in memory as a whole. A larger one is read and sent part by part."""
     part_bytes: int = 256 * 1024
     """Bytes of such a part."""
     batch_messages: int = 1024
@@ -45,7 +45,7 @@ class ExpiryTuning(Struct, frozen=True, kw_only=True):
     slice_streams: int = 64
     slice_pause_secs: float = 0.0005
     max_pending_slices: int = 4
-    """How many slices may have changes that are not durable yet."""
+    """How many slices may have pending changes."""
     slice_retry_secs: float = 1.0
     """How long the pause is after a slice that failed."""
     scan_secs: float = 10.0
@@ -55,7 +55,7 @@ class ExpiryTuning(Struct, frozen=True, kw_only=True):
     trim_delay_ms: int = 1_000
     """A policy is applied about once a second to a stream that is being written to."""
     retry_ms: int = 10_000
-    """After how long an expiry is tried again that the storage had no room for."""
+    """After how long an expiry is tried again that the storage refused for want of room."""
 
 
 class RecentChangesTuning(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class SubscriptionsTuning(Struct, frozen=True, kw_only=True):
     load_slice: int = 256
     scan_slice: int = 256
     backfill_slice: int = 64
-    """How many streams are looked at in one step for whether a new subscription links them."""
+    """How many streams one step of a backfill compares with the pattern of a new subscription."""
     wakes_at_once: int = 64
     max_wake_streams: int = MAX_WAKE_STREAMS
     max_cached: int = 200_000
@@ -91,14 +91,14 @@ class SubscriptionsTuning(Struct, frozen=True, kw_only=True):
     last_retry_ms: int = 60_000
     jitter: float = 0.2
     missing_stream_ms: int = 5_000
-    """How long a wake waits for its wake stream to be created, or anything for room in memory."""
+    """After how long a wake whose wake stream is missing, or a change without room, is tried again."""
     refused_secs: float = 1.0
     """How long all subscriptions wait after a refused change, so that a full disk is not tried again and again."""
     compact_at_bytes: int = 64 * 1024
 
     @property
     def longest_retry_ms(self) -> int:
-        """How long a delivery waits at most before it is tried again: into the next second at least."""
+        """The longest time before a delivery is tried again: at least until the next second."""
         return max(1_000, round(self.last_retry_ms * (1 + self.jitter)))
 
 

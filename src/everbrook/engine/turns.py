@@ -1,10 +1,10 @@
-"""Fair scheduling of long work: one slice in a turn of the event loop, from one bucket after the other.
+"""Fair scheduling of long work: one slice in a turn of the event loop, from one bucket after the other (round robin).
 
-If every task took a slice in every turn, a turn would last as long as all slices together, and a tenant could delay the
+If every task ran a slice in every turn, a turn would last as long as all slices together, and a tenant could delay the
 others with requests over many connections. The base surface counts as one bucket.
 
-A durable append takes three turns: one for its decision, one in which its group begins, and one for the answer. After a
-long slice the next turns have none, so that an append waits for one slice rather than for three.
+A durable append takes three turns: one for its decision, one in which its group begins, and one for the response. The
+turns after a long slice have no slice, so that an append waits for one slice rather than for three.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ class Turns:
         self._schedule()
 
     def slice_was_long(self) -> None:
-        """Leave the next turns to others. The slice that has used up its time calls this."""
+        """Run no slice in the next turns. A slice that has used up its time calls this."""
         self._free = FREE_TURNS
 
     def _take(self) -> None:
@@ -54,8 +54,9 @@ class Turns:
         waiting = self.waiting.pop(bucket_id)
         call, failed = waiting.popleft()
         if waiting:
-            # The bucket goes to the end of the queue.
+            # To the end of the queue: the dictionary is in the order in which buckets have waited.
             self.waiting[bucket_id] = waiting
+        # Scheduled before the call: an exception in it must not stop the queue.
         self._schedule_next()
         if self._faults.run(Callback.RESPONSE, call):
             failed()

@@ -1,12 +1,11 @@
-"""Usage: what the whole store and each bucket hold, in the newest state, so that a quota is exact.
+"""Usage: the number of streams and bytes in the whole store and in each bucket, in the newest state.
 
-It is measured when it is first asked for, from the heads of all streams concerned, and updated with each change from
-then on. A stream holds its own bytes from the first one that it or a fork of it retains, its snapshot, and the
-snapshots that forks of it began with. So a stream makes no room by cutting what its forks need; the end of the forks
-does.
+A scope is measured at its first use, from the heads of all its streams, and is updated with each change from then on.
+So quotas are exact. A stream has its own bytes from the first one that it or a fork of it retains, its snapshot, and
+the snapshots with which forks of it began. So a cut frees no bytes that a fork needs; the end of that fork frees them.
 
-A fork needs what its source retained when the fork was made: the bytes from there on, and the snapshot of that time. A
-source only ever retains less, so that of its forks the oldest one needs the most bytes (`storage/api.py`).
+A fork needs the bytes and the snapshot that its source retained when the fork was made. A source retains less and less,
+so the oldest fork needs the most bytes (`storage/api.py`).
 """
 
 from collections import Counter
@@ -19,14 +18,14 @@ from everbrook.protocol.state import Change, Drop, Head, Identity, Kept, Snapsho
 
 
 class Needs(Struct):
-    """What the forks of one stream need of it. The oldest fork is entered first."""
+    """The bytes and snapshots of one stream that its forks need. The oldest fork is entered first."""
 
     source: int
     kept: dict[int, Kept] = {}
-    """What each fork began with."""
+    """The `Kept` with which each fork began."""
     snapshots: dict[int, Snapshot] = {}
     users: Counter[int] = field(default_factory=Counter)
-    """How many forks began with each of the snapshots."""
+    """How many forks began with each snapshot."""
     blob_bytes: int = 0
 
     def __len__(self) -> int:
@@ -43,7 +42,7 @@ class Needs(Struct):
                 self.blob_bytes += snapshot.size
 
     def take_out(self, fork: int) -> None:
-        """Remove a fork that is gone."""
+        """Remove a fork that was dropped."""
         kept = self.kept.pop(fork, None)
         snapshot = self._published(kept) if kept else None
         if snapshot:
@@ -53,13 +52,13 @@ class Needs(Struct):
                 self.blob_bytes -= snapshot.size
 
     def without(self, fork: int) -> "Needs":
-        """Return what the other forks need."""
+        """Return the needs of the other forks."""
         others = Needs(self.source, self.kept.copy(), self.snapshots.copy(), self.users.copy(), self.blob_bytes)
         others.take_out(fork)
         return others
 
     def floor(self, earliest: int) -> int:
-        """Return from where on bytes are needed that the stream itself retains from `earliest` on."""
+        """Return the first offset that the stream, which retains bytes from `earliest` on, or a fork of it needs."""
         oldest = next(iter(self.kept.values()), None)
         return min(earliest, oldest.earliest) if oldest else earliest
 
@@ -69,23 +68,23 @@ class Needs(Struct):
         return self.blob_bytes - (snapshot.size if snapshot else 0)
 
     def _published(self, kept: Kept) -> Snapshot | None:
-        """Return the snapshot that a fork began with, if it is one of the source, rather than of a source of that."""
+        """Return the snapshot with which a fork began, if its source published it; None if a source further up did."""
         snapshot = kept.snapshot
         return snapshot if snapshot and snapshot.owner == self.source else None
 
 
 class Forks:
-    """What is needed of all streams that have forks, by their incarnations."""
+    """The needs of the forks of all streams, by the incarnations of the sources."""
 
     def __init__(self) -> None:
         self._needs: dict[int, Needs] = {}
 
     def of(self, source: int) -> Needs | None:
-        """Return what the forks of a stream need, if it has any."""
+        """Return the needs of the forks of a stream; None if it has no forks."""
         return self._needs.get(source)
 
     def count(self, forks: Iterable[Identity]) -> None:
-        """Replace what is known of the sources of these forks. They are all forks of those sources."""
+        """Replace the needs of the sources of these forks. `forks` must have all forks of each source."""
         counted: dict[int, Needs] = {}
         for identity in sorted(forks, key=lambda fork: fork.incarnation):
             if identity.fork:
@@ -119,19 +118,19 @@ EVERYTHING = b""
 
 
 class Held(Struct):
-    """How many streams, and how many bytes."""
+    """A number of streams, and a number of bytes."""
 
     streams: int = 0
     size: int = 0
 
     def add(self, streams: int, size: int) -> None:
-        """Count more, or less."""
+        """Add to both numbers."""
         self.streams += streams
         self.size += size
 
 
 def size_of(head: Head, needs: Needs | None = None) -> int:
-    """Return how many bytes a stream holds whose forks have these `needs`."""
+    """Return the number of bytes of a stream whose forks have these `needs`."""
     identity, snapshot, earliest = head.identity, head.kept.snapshot, head.kept.earliest
     published = snapshot is not None and snapshot.owner == identity.incarnation
     snapshot_bytes = snapshot.size if snapshot is not None and published else 0
@@ -150,17 +149,17 @@ def _tally(found: Differences, name: bytes, streams: int, size: int) -> None:
 
 
 class Usage:
-    """What is held, by bucket id; `EVERYTHING` is the whole store."""
+    """The usage by bucket id; `EVERYTHING` is the whole store."""
 
     def __init__(self, heads: Callable[[bytes], Iterable[Head]], head_of: Callable[[bytes], Head | None]) -> None:
-        """`heads` gives the newest heads of all streams below a prefix, `head_of` that of one stream."""
+        """`heads` returns the newest heads of all streams below a prefix, `head_of` that of one stream."""
         self._heads = heads
         self._head_of = head_of
         self._held: Differences = {}
         self._forks = Forks()
 
     def of(self, scope: bytes) -> Held:
-        """Return what is held in a bucket, or in the whole store."""
+        """Return the usage of a bucket, or of the whole store."""
         held = self._held.get(scope)
         if held is None:
             held = self._held[scope] = self._measure(scope)
@@ -175,19 +174,21 @@ class Usage:
                 forks.append(head.identity)
         self._forks.count(forks)
         if forks:
-            # A fork is in the bucket of its source, but may follow it in the scan: what forks need is known only now.
+            # A fork is in the bucket of its source, but may follow it in the scan: only now are the needs of forks
+            # known.
             for head in self._heads(prefix):
                 if needs := self._forks.of(head.identity.incarnation):
                     held.add(0, size_of(head, needs) - size_of(head))
         return held
 
     def differences(self, change: Change) -> Differences:
-        """Return by how much a change would increase or reduce what each scope holds.
+        """Return the difference that a change would make to the usage of each scope.
 
-        This is right for scopes that were measured before.
+        It is right only for scopes that were measured before.
         """
         found: Differences = {}
-        # What is needed of streams after the edits so far, where a fork ended: a stream may end after its last fork.
+        # The needs after the edits so far, of streams of which a fork ended: a change may end a stream after its last
+        # fork, and its bytes must not be counted twice.
         left: dict[int, Needs] = {}
         for edit in change:
             identity = edit.head.identity
@@ -201,7 +202,7 @@ class Usage:
         return found
 
     def _end_fork(self, found: Differences, identity: Identity, left: dict[int, Needs]) -> None:
-        """Count what a source holds less when a fork of it ends."""
+        """Count the bytes that the end of a fork frees at its source."""
         fork = identity.fork
         source = self._head_of(fork.source) if fork else None
         if fork and source and source.identity.incarnation == fork.source_incarnation:
@@ -217,7 +218,7 @@ class Usage:
         return left[incarnation] if incarnation in left else self._forks.of(incarnation)
 
     def follow(self, change: Change, differences: Differences) -> None:
-        """Apply the differences of a change to what was measured."""
+        """Apply the differences of a change to the scopes that were measured."""
         self._forks.follow(change)
         for scope, difference in differences.items():
             held = self._held.get(scope)
@@ -225,7 +226,10 @@ class Usage:
                 held.add(difference.streams, difference.size)
 
     def forget(self, scope: bytes | None = None) -> None:
-        """Measure again when asked: a bucket was deleted, or changes were rolled back (`scope` is None: everything)."""
+        """Forget the usage of a scope, or of all scopes (None), so that the next use measures it again.
+
+        This is needed after a bucket was deleted, or after changes were rolled back.
+        """
         if scope is None:
             self._held.clear()
             self._forks.forget()

@@ -34,7 +34,7 @@ class StallWatch:
         silent_secs: Callable[[], float | None],
         where: Callable[[], str],
     ) -> None:
-        """Ask `silent_secs` for how long there was no progress (None: no change waits), and `where` for the stack."""
+        """`silent_secs` returns how long there was no progress (None: no change waits), and `where` the stack."""
         self._faults = faults
         self._tuning = tuning
         self._silent_secs = silent_secs
@@ -73,9 +73,6 @@ class StallWatch:
         """Stop watching."""
         if self._timer:
             self._timer.cancel()
-
-
-logger = logging.getLogger(__name__)
 
 
 class Ownership:

@@ -1,4 +1,4 @@
-"""Subscriptions while a server runs: which streams wake which workers, and what is timed (§6, §7).
+"""Subscriptions of a running server: which streams wake which workers, and the timers of leases and retries (§6, §7).
 
-What is decided on them is in `protocol/subscriptions`; HTTP, webhooks and signatures are in `server`.
+The rules are in `protocol/subscriptions`; HTTP, webhooks and signatures are in `server`.
 """

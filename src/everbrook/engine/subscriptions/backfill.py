@@ -1,7 +1,7 @@
 """Backfill: finds the streams that the pattern of a new subscription links, a slice at a time (§6.2).
 
-Each stream is linked at the tail that it has when its slice is read. What is appended from then on is news, even if it
-is appended before the subscription exists.
+Each stream is linked at the tail that it has when its slice is read. Messages that are appended from then on are news,
+even if they are appended before the subscription exists.
 """
 
 from everbrook.engine.engine import Engine
@@ -13,7 +13,7 @@ from everbrook.protocol.subscriptions.subscription import Link
 
 
 class Backfill:
-    """Collects the links of a subscription that will be created. Call `step` until it gives True, then `finish`."""
+    """Collects the links of a subscription that will be created. Call `step` until it returns True, then `finish`."""
 
     def __init__(self, engine: Engine, root: bytes, config: Config, slice_streams: int) -> None:
         self._engine = engine
@@ -27,7 +27,7 @@ class Backfill:
         engine.followers.append(self._follow)
 
     def step(self) -> bool:
-        """Read the next slice of streams, and tell whether it was the last."""
+        """Read the next slice of streams. Returns whether it was the last one."""
         if self._go_on_after is not None:
             heads, self._go_on_after = self._engine.listing.scan_newest(
                 self._prefix, self._go_on_after, self._slice_streams
@@ -36,7 +36,7 @@ class Backfill:
         return self._go_on_after is None
 
     def finish(self) -> dict[str, Link]:
-        """Return the links, including those to streams that are not durable yet."""
+        """Return the links, including those to streams whose creation is pending."""
         if self._config.pattern:
             self._links |= backfill(self._config, self._root, self._engine.listing.arriving(self._prefix))
         return self._links

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def record_name(root: bytes, subscription_id: str) -> bytes:
-    """Return the name of the stream that a subscription is kept in; no URL leads to it."""
+    """Return the name of the record of a subscription, a stream without a URL."""
     return SUBSCRIPTION_RECORDS + root + subscription_id.encode()
 
 
@@ -49,12 +49,12 @@ def path_of(name: bytes) -> str:
 
 
 def size_of(config: Config, explicit: Iterable[str]) -> int:
-    """Return how many bytes a subscription counts for: its configuration, and the paths that it links explicitly."""
+    """Return the bytes that a subscription counts as: its configuration, and the paths that it links explicitly."""
     return len(msgspec.json.encode(config)) + sum(len(path.encode()) for path in explicit)
 
 
 class Trouble(Struct, frozen=True):
-    """Why a subscription can't wake anybody: the code and the text of the error that refused its wake."""
+    """The reason why a subscription can't wake a worker: code and text of the error that refused its wake."""
 
     code: str
     detail: str
@@ -97,7 +97,7 @@ class Active:
             self.subscription = fold(self.subscription, event)
 
     def forget(self, path: str, incarnation: int) -> None:
-        """Forget a stream that was dropped. A stream that is created under its name later is another one."""
+        """Forget a dropped stream. A later stream of the same name is another incarnation, and is linked anew."""
         self.candidates.pop(path, None)
         link = self.subscription.links.get(path)
         if link and link.incarnation == incarnation:
@@ -111,7 +111,7 @@ class Active:
 
 
 class _Root:
-    """The links below one stream root, with the number of their subscriptions and the bytes that these count for."""
+    """The links below one stream root, with the number and the bytes of their subscriptions."""
 
     def __init__(self) -> None:
         self.subscriptions = self.size = 0
@@ -127,7 +127,7 @@ class LinkIndex:
     """
 
     def __init__(self, max_cached: int, max_cached_bytes: int) -> None:
-        """Cache the matches of so many names, which have at most so many bytes together."""
+        """Cache the matches of at most `max_cached` names, which have at most `max_cached_bytes` together."""
         self._max_cached = max_cached
         self._max_cached_bytes = max_cached_bytes
         self._cached_bytes = 0
@@ -176,12 +176,12 @@ class LinkIndex:
         return len(self._roots)
 
     def held(self, root: bytes) -> Held:
-        """Return how many subscriptions a stream root has, and how many bytes they count for."""
+        """Return the number and the bytes of the subscriptions of a stream root."""
         found = self._roots.get(root)
         return Held(found.subscriptions, found.size) if found else Held()
 
     def of(self, name: bytes) -> tuple[Active, ...]:
-        """Return the subscriptions that a stream wakes. The name must be that of an existing stream: it is cached."""
+        """Return the subscriptions that a stream wakes. The stream must exist, because its name is cached."""
         found = self._cached.get(name)
         if found is None:
             found = self.find(name)
@@ -203,7 +203,7 @@ class LinkIndex:
         return tuple(root.wake_streams.get(path_of(name), ())) if root else ()
 
     def find(self, name: bytes) -> tuple[Active, ...]:
-        """Find the subscriptions that a stream of this name would wake, whether or not it is there."""
+        """Find the subscriptions that a stream of this name would wake. The stream need not exist."""
         split = split_name(name)
         root = self._roots.get(split[0]) if split else None
         if split is None or root is None:
@@ -235,7 +235,7 @@ class SubscriptionIndex:
         return tuple(self.active.values())
 
     def is_current(self, active: Active) -> bool:
-        """Return whether a subscription was neither deleted nor replaced by another of its name."""
+        """Return whether a subscription was neither deleted nor replaced by another one of its name."""
         return self.active.get(active.name) is active
 
     def get(self, name: bytes) -> Active | None:
@@ -243,7 +243,7 @@ class SubscriptionIndex:
         return self.active.get(name)
 
     def find(self, root: bytes, subscription_id: str) -> Active:
-        """Return a subscription that is there."""
+        """Return a subscription. Raises `SubscriptionNotFound`, or `StreamDamaged` if its record can't be read."""
         name = record_name(root, subscription_id)
         if name in self.damaged:
             raise StreamDamaged(f"subscription {subscription_id!r} is damaged; delete it and create it anew")
@@ -253,7 +253,7 @@ class SubscriptionIndex:
         return active
 
     def load(self) -> None:
-        """Load the subscriptions that are stored."""
+        """Load the stored subscriptions. One whose record is damaged stops; the others work."""
         after = b""
         while found := self._engine.listing.living(
             SUBSCRIPTION_RECORDS + b"/", after, self._engine.tuning.subscriptions.load_slice
@@ -283,7 +283,7 @@ class SubscriptionIndex:
         return active
 
     def _bound_times(self, subscription: Subscription) -> None:
-        """Let a lease and a pause end, at the latest, as if they had begun now.
+        """Bound the ends of a lease and of a pause, as if both had begun now.
 
         Their ends are stored as times of the wall clock. If it was set back since, they would be far in the future.
         """
@@ -295,7 +295,7 @@ class SubscriptionIndex:
         subscription.next_attempt_at = min(subscription.next_attempt_at, now + longest_ms)
 
     def add(self, name: bytes, subscription: Subscription, stated_bytes: int) -> Active:
-        """Add a subscription whose whole state takes so many bytes in its record."""
+        """Add a subscription. `stated_bytes` is the size of its whole state in its record."""
         active = self.active[name] = Active(name, subscription)
         active.stated_bytes = stated_bytes
         self.links.add(active)

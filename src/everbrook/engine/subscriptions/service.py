@@ -1,7 +1,7 @@
 """The service of subscriptions: the requests of clients, and the recovery at the start of a server (§6, §7).
 
-Which streams may have news is not stored. A scan of all streams finds it at every start, and after a rollback of
-changes that there was no room for.
+It is not stored which streams may have news. A scan of all streams finds them at every start, and after changes were
+rolled back for want of room.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from everbrook.protocol.subscriptions.subscription import (
 
 
 class WakeReport(Struct, frozen=True):
-    """What a worker reports on a wake: its acks, and whether it is done."""
+    """The report of a worker on a wake: its acks, and whether it is done."""
 
     wake_id: str
     generation: int
@@ -47,7 +47,7 @@ class WakeReport(Struct, frozen=True):
 
 
 class SubscriptionStats(Struct, frozen=True):
-    """How many subscriptions there are, have a wake that is not done, fail, and can't wake anybody."""
+    """The numbers of subscriptions: by kind, with a wake in flight, failing, and unable to wake a worker."""
 
     by_kind: dict[tuple[str, str], int]
     """By type and surface."""
@@ -60,7 +60,7 @@ class Subscriptions:
     """All subscriptions of a server."""
 
     def __init__(self, engine: Engine, deliver: Deliverer) -> None:
-        """Load what is stored. `deliver` sends a wake to its webhook, and calls `delivered` with the result."""
+        """Load the stored subscriptions. `deliver` sends a wake to its webhook; its result comes to `delivered`."""
         self._engine = engine
         self._tuning = engine.tuning.subscriptions
         self._index = SubscriptionIndex(engine)
@@ -83,6 +83,7 @@ class Subscriptions:
     def _start(self) -> None:
         self._index.load()
         for active in self._index.all():
+            # A crash may have come between the deletion of the bucket and that of its subscriptions.
             bucket_id = bucket_of(active.subscription.root.encode())
             if bucket_id is not None and not self._engine.exists(bucket_record(bucket_id)):
                 self.drop_root(active.subscription.root.encode())
@@ -97,7 +98,7 @@ class Subscriptions:
         self._engine.faults.soon(Callback.SUBSCRIPTION, self._go_on, steps, failed=self._scan_again)
 
     def _scan_again(self) -> None:
-        """Repeat the scan after a pause: it raised an exception."""
+        """Repeat the scan after a pause, because it raised an exception."""
         self._restored = list(self._index.all())
         self._recover_later()
 
@@ -112,7 +113,7 @@ class Subscriptions:
         self._scan_again()
 
     def _scan(self, restored: tuple[Active, ...]) -> Iterator[None]:
-        """Look at every stream for news, then continue the wakes of the subscriptions that were restored."""
+        """Check every stream for news, then continue the wakes of the subscriptions that were restored."""
         for root in (STREAM_ROOT, BUCKET_ROOT):
             after = b""
             while found := self._engine.listing.living(root, after, self._tuning.scan_slice):
@@ -130,15 +131,15 @@ class Subscriptions:
 
     @property
     def exist(self) -> bool:
-        """Whether there is a subscription."""
+        """Whether any subscription exists."""
         return bool(self._index)
 
     def find(self, root: bytes, subscription_id: str) -> Subscription:
-        """Return a subscription that is there."""
+        """Return a subscription. Raises `SubscriptionNotFound` if it does not exist."""
         return self._index.find(root, subscription_id).subscription
 
     def trouble(self, subscription: Subscription) -> Trouble | None:
-        """Return the reason why a subscription can't wake anybody at present, if there is one."""
+        """Return the reason why a subscription can't wake a worker at present; None if it can."""
         active = self._index.get(record_name(subscription.root.encode(), subscription.id))
         return active.trouble if active else None
 
@@ -148,7 +149,7 @@ class Subscriptions:
         return sorted(of_root, key=lambda subscription: subscription.id)
 
     def count(self, root: bytes) -> int:
-        """Return how many subscriptions a stream root has."""
+        """Return the number of subscriptions of a stream root."""
         return self._index.links.held(root).streams
 
     def woken_by(self, name: bytes) -> list[Subscription]:
@@ -166,7 +167,7 @@ class Subscriptions:
         return SubscriptionStats(dict(by_kind), awake, failing, sum(active.trouble is not None for active in actives))
 
     def begin_backfill(self, root: bytes, subscription_id: str, config: Config) -> Backfill | None:
-        """Begin to look for the streams that a new subscription links, or refuse to create it.
+        """Begin to find the streams that a new subscription links, or refuse to create it.
 
         None: the subscription exists already. The caller passes the backfill to `subscribe`, or closes it.
         """
@@ -181,7 +182,7 @@ class Subscriptions:
     def subscribe(
         self, root: bytes, subscription_id: str, base_url: str, config: Config, backfill: Backfill | None
     ) -> tuple[Subscription, bool]:
-        """Create a subscription, or give the one that exists. Returns whether it is new."""
+        """Create a subscription, or find the existing one. Returns it, and whether it is new."""
         name, engine = record_name(root, subscription_id), self._engine
         matched = backfill.finish() if backfill else {}
         changed = backfill.close() if backfill else ()
@@ -199,7 +200,7 @@ class Subscriptions:
         return subscription, True
 
     def _catch_up(self, changed: tuple[bytes, ...]) -> Iterator[None]:
-        """Look for news that streams got before the subscription was in the index."""
+        """Find the news of streams that changed before the subscription was in the index."""
         for start in range(0, len(changed), self._tuning.scan_slice):
             for name in changed[start : start + self._tuning.scan_slice]:
                 with suppress(ProtocolError):
@@ -210,7 +211,7 @@ class Subscriptions:
         self._engine.quotas.check_subscriptions(root, self._index.links.held(root), Held(more, more_bytes))
 
     def unsubscribe(self, root: bytes, subscription_id: str) -> None:
-        """Delete a subscription, also one whose record is damaged."""
+        """Delete a subscription, even if its record is damaged."""
         name = record_name(root, subscription_id)
         if name in self._index.damaged:
             self._delete_damaged(name)
@@ -238,19 +239,20 @@ class Subscriptions:
 
     def _relink(self, active: Active, outcome: Changed | Untouched) -> None:
         if isinstance(outcome, Changed):
+            # Removed before the change: the index finds the entries to remove by the present links.
             self._index.links.remove(active)
             self._wakes.take(active, outcome)
             self._index.links.add(active)
 
     def claimable(self, root: bytes, subscription_id: str) -> tuple[str, ...]:
-        """Return the streams that a claim checks first: those of the wake, and as many others as a wake may name."""
+        """Return the streams that a claim checks first: those of the wake, and others up to the bound of a wake."""
         active = self._index.find(root, subscription_id)
         wake = active.subscription.wake
         others = islice(active.candidates, self._tuning.max_wake_streams)
         return tuple(dict.fromkeys((*(wake.tails if wake else ()), *others)))
 
     def claim(self, root: bytes, subscription_id: str, worker: str) -> Subscription | None:
-        """Return the lease to a worker (§7.2). None: the streams checked have no news, the next claim checks others."""
+        """Give the lease to a worker (§7.2). None: the checked streams have no news; the next claim checks others."""
         active = self._index.find(root, subscription_id)
         candidates = self.claimable(root, subscription_id)
         command = Claim(active.name, self._engine.clock.now(), "w_" + self._engine.clock.token(), candidates, worker)
@@ -284,9 +286,10 @@ class Subscriptions:
             self._delete_damaged(name)
 
     def _reload(self, names: set[bytes]) -> None:
-        """Restore the durable state of subscriptions after a rollback of changes that there was no room for.
+        """Restore the durable state of subscriptions after changes were rolled back for want of room.
 
-        Decisions that rested on these changes are void as well, even that a stream had no news: scan all streams again.
+        Decisions that depended on these changes are void as well, even the one that a stream had no news. So all
+        streams are scanned again.
         """
         for name in names:
             if not name.startswith(SUBSCRIPTION_RECORDS):

@@ -1,7 +1,7 @@
 """Wakes: appends wake subscriptions, webhooks are delivered and tried again, leases lapse (§7).
 
-Whether a subscription has work follows from the tails of its streams and from its acks. Memory holds, beyond that, only
-which streams may have news.
+Whether a subscription has work follows from the tails of its streams and from its acks, both of which are durable. Only
+the list of streams that may have news is kept in memory alone.
 """
 
 import logging
@@ -44,7 +44,7 @@ class WakeScheduler:
     """Decides when the subscriptions of an index wake, are delivered again, and lose a lease."""
 
     def __init__(self, engine: Engine, index: SubscriptionIndex, deliver: Deliverer) -> None:
-        """Follow durable changes. `deliver` sends a wake to its webhook, and calls `delivered` with the result."""
+        """Follow durable changes. `deliver` sends a wake to its webhook; its result comes to `delivered`."""
         self._engine = engine
         self._tuning = engine.tuning.subscriptions
         self._faults = engine.faults
@@ -55,7 +55,7 @@ class WakeScheduler:
         engine.followers.append(self._follow)
 
     def resume(self, active: Active) -> None:
-        """Continue what was under way when the last server ended: its delivery may not have arrived."""
+        """Continue the wake that was in flight when the last server ended: its delivery may not have arrived."""
         subscription = active.subscription
         if subscription.wake and not subscription.pull and not subscription.next_attempt_at:
             self._deliver(active)
@@ -64,7 +64,7 @@ class WakeScheduler:
         self._set_timer(active)
 
     def _is_announced(self, subscription: Subscription, wake: Wake) -> bool:
-        """Return whether the wake stream into which a wake was written still exists."""
+        """Return whether the wake stream to which a wake was appended still exists."""
         name = (subscription.root + (subscription.config.wake_stream or "")).encode()
         try:
             return (
@@ -89,7 +89,7 @@ class WakeScheduler:
             self.note_news(name, edit.head)
 
     def _announce_again(self, active: Active) -> None:
-        """Repeat a wake that nobody has claimed, because the wake stream into which it was written is gone."""
+        """Repeat an unclaimed wake, because the wake stream to which it was appended no longer exists."""
         with suppress(ProtocolError):
             self.call_off(active)
         self._wake_soon(active)
@@ -115,14 +115,14 @@ class WakeScheduler:
             self._faults.soon(Callback.SUBSCRIPTION, self._wake_waiting, failed=self._wake_later)
 
     def _wake_later(self) -> None:
-        """Try the queued wakes again after a pause: the last attempt raised an exception."""
+        """Try the queued wakes again after a pause, because the last attempt raised an exception."""
         self._scheduled = bool(self._waiting)
         if self._waiting:
             secs = self._tuning.refused_secs
             self._faults.later(Callback.SUBSCRIPTION, secs, self._wake_waiting, failed=self._wake_later)
 
     def _wake_waiting(self) -> None:
-        """Wake some of the queued subscriptions: so many that no more streams are checked than one wake may name."""
+        """Wake some of the queued subscriptions. Their candidates together are about as many as one wake may name."""
         self._scheduled = False
         batch: list[Active] = []
         streams = 0
@@ -138,9 +138,9 @@ class WakeScheduler:
         self._schedule()
 
     def wake(self, active: Active) -> bool:
-        """Begin a generation if there is news, and tell whether one began.
+        """Begin a generation if there is news. Returns whether one began.
 
-        It checks as many streams as a wake may name. If they have no news, the others follow in a later turn.
+        It checks as many streams as a wake may name. If they have no news, the others are checked in a later turn.
         """
         now = self._engine.clock.now()
         if self._engine.failure or not self._index.is_current(active):
@@ -153,7 +153,7 @@ class WakeScheduler:
             try:
                 outcome = self._engine.execute(WakeUp(active.name, now, "w_" + self._engine.clock.token(), candidates))
             except ProtocolError as error:
-                # The wake stream does not exist, or is closed or full. That may change.
+                # The wake stream is missing, closed or full. Try again later, because that may change.
                 self._note_trouble(active, error)
                 active.waits_until = now + self._tuning.missing_stream_ms
                 self._set_timer(active)
@@ -172,7 +172,7 @@ class WakeScheduler:
         return False
 
     def _note_trouble(self, active: Active, error: ProtocolError) -> None:
-        """Keep the reason why a subscription can't wake anybody. A limit that it has reached is logged once."""
+        """Keep the reason why a subscription can't wake a worker. A limit that it has reached is logged once."""
         known, active.trouble = active.trouble, Trouble(error.code, error.detail)
         if isinstance(error, PayloadTooLarge) and (known is None or known.code != error.code):
             id_, root = active.subscription.id, active.subscription.root
@@ -192,13 +192,13 @@ class WakeScheduler:
             self._compact(active)
 
     def _compact(self, active: Active) -> None:
-        """Replace the events in the record by the present state. If that is refused, a later change tries again."""
+        """Replace the events in the record by the present state. After a refusal a later change tries again."""
         with suppress(ProtocolError):
             compacted = self._engine.execute(Compact(active.name, self._engine.clock.now()))
             active.written_bytes, active.stated_bytes = 0, compacted.size
 
     def call_off(self, active: Active) -> None:
-        """End a wake that nobody holds and that nobody can claim any more, so that later news wakes again."""
+        """End a wake without a holder that can't be claimed any more, so that later news wakes again."""
         wake = active.subscription.wake
         if wake and wake.holder is None:
             over = Report(
@@ -209,16 +209,16 @@ class WakeScheduler:
     # Webhooks
 
     def _deliver(self, active: Active) -> None:
-        """Send the present wake when it is durable, unless its delivery is under way."""
+        """Send the present wake once it is durable, unless its delivery is under way."""
         generation = active.subscription.generation
         if active.delivering == generation:
             return
         active.delivering = generation
 
         def settle(_failure: ProtocolError | None) -> None:
-            # Ignoring the failure is right. A poisoned store shows in `engine.failure`. If a group was refused, the
-            # engine calls `on_roll_back` before any answer, and `Subscriptions._reload` replaces each `Active` whose
-            # record was in the group: the wake of an `Active` that is still current is durable.
+            # The failure can be ignored. A poisoned store shows in `engine.failure`. If a group was refused, the engine
+            # calls `on_roll_back` before it releases any response, and `Subscriptions._reload` replaces each `Active`
+            # whose record was in the group. So the wake of an `Active` that is still current is durable.
             wake = active.subscription.wake
             here = self._index.is_current(active) and not self._engine.failure
             if here and wake and active.delivering == generation:
@@ -230,10 +230,10 @@ class WakeScheduler:
         """Take the result of a delivery (§7.1)."""
         active = self._index.get(record_name(subscription.root.encode(), subscription.id))
         if active is None or active.subscription is not subscription or self._engine.failure:
-            # It was deleted, and may have been created again.
+            # The subscription was deleted meanwhile, and may have been created again.
             return
         if active.delivering != generation:
-            # Its lease has lapsed meanwhile.
+            # The lease of this generation has lapsed meanwhile.
             return
         active.delivering = 0
         now = self._engine.clock.now()
@@ -242,7 +242,7 @@ class WakeScheduler:
             outcome = self._engine.execute(Deliver(active.name, now, generation, delivery.done, retry_at))
         except ProtocolError as error:
             self._note_trouble(active, error)
-            # There is no room to store the result. The wake is delivered again when its lease has lapsed.
+            # The result was refused for want of room. The wake is delivered again when its lease has lapsed.
             return
         if isinstance(outcome, Changed):
             self.take(active, outcome)
@@ -256,13 +256,13 @@ class WakeScheduler:
         return round(delay_ms * (1 + tuning.jitter * (2 * self._engine.clock.chance() - 1)))
 
     def _retry_at(self, now: int, failures: int) -> int:
-        """Return when to try again: not in the same second, because the signature would be the same."""
+        """Return the time of the next attempt: not in the same second, because its signature would be the same."""
         return max(now + self._retry_delay_ms(failures), (now // 1000 + 1) * 1000)
 
     # Time
 
     def _set_timer(self, active: Active) -> None:
-        """Set the timer to the end of the lease, or to the next attempt, whichever is first."""
+        """Set the timer to the end of the lease or to the next attempt, whichever comes first."""
         subscription, wake = active.subscription, active.subscription.wake
         moments = []
         if wake and wake.lease_until is not None:
@@ -284,7 +284,7 @@ class WakeScheduler:
         )
 
     def _time_again(self, active: Active) -> None:
-        """Set the timer again after an exception: nothing else would."""
+        """Set the timer again after an exception: otherwise the subscription would never wake again."""
         if self._index.is_current(active):
             self._set_timer_at(active, self._engine.clock.now() + self._tuning.missing_stream_ms)
 
@@ -297,7 +297,7 @@ class WakeScheduler:
         try:
             outcome = self._engine.execute(Lapse(active.name, now))
         except ProtocolError as error:
-            # There is no room to store the lapse. There may be room later.
+            # The lapse was refused for want of room: try again later.
             self._note_trouble(active, error)
             self._set_timer_at(active, now + self._tuning.missing_stream_ms)
             return
@@ -314,7 +314,7 @@ class WakeScheduler:
             self._set_timer(active)
 
     def _fail_hanging_delivery(self, active: Active, now: int) -> None:
-        """Count a delivery that outlasted its lease as failed: the retries of a receiver that hangs must back off."""
+        """Count a delivery that outlasted its lease as failed, so that retries for a hanging receiver back off."""
         generation, active.delivering = active.delivering, 0
         if not generation:
             return
