@@ -1,6 +1,6 @@
-"""Commands, what a request asks for, and outcomes, what became of one that was not refused.
+"""Commands, which are parsed requests, and outcomes, which are the results of commands that were not refused.
 
-A command is parsed, and has the time at which it is decided. A duplicate is an outcome, not an error.
+A command has the time at which it is decided. A duplicate is an outcome, not an error.
 """
 
 from msgspec import Struct
@@ -19,9 +19,9 @@ class ForkFrom(Struct, frozen=True, gc=False):
 
 
 class Create(Struct, frozen=True, gc=False):
-    """Create a stream, or find it as described (§5.1). `incarnation` is its identity if it becomes new.
+    """Create a stream, or find it with the same configuration (§5.1). `incarnation` is that of a new stream.
 
-    With `fixed_ttl` its TTL counts from the creation, whoever uses it.
+    With `fixed_ttl` the TTL counts from the creation, and no use renews it.
     """
 
     name: bytes
@@ -40,7 +40,7 @@ class Create(Struct, frozen=True, gc=False):
 
 
 class Append(Struct, frozen=True, gc=False):
-    """Append a body, close the stream, or both at once (§5.2, §5.3), if its tail is where it is said to be."""
+    """Append a body, close the stream, or both at once (§5.2, §5.3). The tail must be the expected one, if given."""
 
     name: bytes
     now: int
@@ -53,9 +53,9 @@ class Append(Struct, frozen=True, gc=False):
     split: Split | None = None
     """The body as it is to be stored in JSON mode, if it is so large that it was split before."""
     position: bytes | None = None
-    """Where in its source the producer is after this append, in words of its own."""
+    """The position of the producer in its source after this append, an opaque text."""
     resumes_from: bytes | None = None
-    """Which position the producer believes to be stored: empty for none."""
+    """The position that the producer expects to be stored: empty for none."""
 
 
 class Delete(Struct, frozen=True, gc=False):
@@ -66,20 +66,19 @@ class Delete(Struct, frozen=True, gc=False):
 
 
 class Expire(Struct, frozen=True, gc=False):
-    """End a stream whose time has run out (§5.1)."""
+    """End an expired stream (§5.1)."""
 
     name: bytes
     now: int
 
 
 class PublishSnapshot(Struct, frozen=True, gc=False):
-    """Make a blob the snapshot of everything before `offset`, and cut that unless `keep_history` is set (002 §2.2).
+    """Make a blob the snapshot of all messages before `offset`, and cut them unless `keep_history` is set (002 §2.2).
 
-    `owner` is the incarnation that the blob was uploaded for. A command without a blob asks whether one could be
-    published.
-    `expected_etag` is that of the snapshot which it is to replace: empty for none, `*` for any. `created_at` says when
-    the stream was created that the snapshot was made of. One that `adds_only` may take nothing away, not even by what
-    it replaces.
+    `owner` is the incarnation for which the blob was uploaded. A command without a blob asks whether one could be
+    published. `expected_etag` is the entity tag of the snapshot to replace: empty for none, `*` for any. `created_at`
+    is the time at which the stream of the snapshot was created. A command that `adds_only` must remove nothing: no
+    messages, and no snapshot that stands for messages that were cut.
     """
 
     name: bytes
@@ -105,7 +104,7 @@ class DeleteSnapshot(Struct, frozen=True, gc=False):
 
 
 class Retain(Struct, frozen=True, gc=False):
-    """Cut everything before `offset`."""
+    """Cut the messages before `offset`."""
 
     name: bytes
     now: int
@@ -113,7 +112,7 @@ class Retain(Struct, frozen=True, gc=False):
 
 
 class Trim(Struct, frozen=True, gc=False):
-    """Cut what the stream's policy does not retain."""
+    """Cut the messages that the stream's policy does not retain."""
 
     name: bytes
     now: int
@@ -147,20 +146,20 @@ class Created(Struct, frozen=True, gc=False):
 
 
 class Existing(Struct, frozen=True, gc=False):
-    """The stream was there, configured as asked."""
+    """The stream exists with the configuration of the command."""
 
     head: Head
 
 
 class Appended(Struct, frozen=True, gc=False):
-    """New bytes are in the stream; it may be closed with them."""
+    """New bytes are in the stream. It may have been closed with them."""
 
     head: Head
     producer: Producer | None = None
 
 
 class Closed(Struct, frozen=True, gc=False):
-    """The stream is closed, by this command or before it, without new bytes."""
+    """The stream is closed, by this command or before it, and has no new bytes."""
 
     head: Head
     producer: Producer | None = None
@@ -174,17 +173,17 @@ class Duplicate(Struct, frozen=True, gc=False):
 
 
 class Deleted(Struct, frozen=True, gc=False):
-    """The stream is gone from its URL."""
+    """The stream no longer exists at its URL."""
 
 
 class Cut(Struct, frozen=True, gc=False):
-    """The stream keeps another part of its past, or another snapshot."""
+    """The stream begins at another offset, or has another snapshot."""
 
     head: Head
 
 
 class Untouched(Struct, frozen=True, gc=False):
-    """There was nothing to do."""
+    """The command changed nothing."""
 
 
 Outcome = (
@@ -193,7 +192,7 @@ Outcome = (
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """An outcome, and the change that must be durable before it is told."""
+    """An outcome, and the change that must be durable before the response is sent."""
 
     outcome: Outcome
     change: Change = ()

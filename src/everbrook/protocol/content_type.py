@@ -1,6 +1,6 @@
-"""Content types: what a stream's bytes are (§9).
+"""Content types of streams (§9).
 
-Two content types are the same when their media types are; parameters such as a charset are kept but not compared.
+Two content types are the same if their media types are. Parameters such as a charset are stored but not compared.
 """
 
 import re
@@ -17,7 +17,7 @@ _MEDIA_TYPE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z
 
 @lru_cache(maxsize=1024)
 def parse_media_type(content_type: bytes) -> bytes:
-    """Take the lower-case `type/subtype` out of a Content-Type header."""
+    """Return the lower-case `type/subtype` of a Content-Type header."""
     if len(content_type) > MAX_CONTENT_TYPE_BYTES:
         raise InvalidHeader(f"Content-Type holds at most {MAX_CONTENT_TYPE_BYTES} bytes, got {len(content_type)}")
     media_type = content_type.split(b";", 1)[0].strip(b" \t").lower()
@@ -28,5 +28,5 @@ def parse_media_type(content_type: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def carried_as_text(media_type: bytes) -> bool:
-    """Whether SSE carries this media type as it is, rather than in base64 (§5.8)."""
+    """Return whether SSE carries this media type as text, and not in base64 (§5.8)."""
     return media_type == JSON or media_type.startswith(b"text/")

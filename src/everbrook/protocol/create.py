@@ -1,8 +1,8 @@
-"""Creating streams, forks and buckets (§5.1, §4.2, 002 §1).
+"""The creation of streams, forks and buckets (§5.1, §4.2, 002 §1).
 
-A creation makes a new stream, finds the one that is there with the same configuration, or is refused. A fork begins
-with another stream's bytes and shares its offsets: what lies before the divergence point is the source's, what follows
-is the fork's own. A bucket is created before there is a stream in it, and deleted when there is none.
+A creation makes a new stream, finds the existing one with the same configuration, or is refused. A fork begins with the
+bytes of another stream and shares its offsets: bytes before the divergence point belong to the source, later ones to
+the fork. A bucket is created before its first stream, and can be deleted when it has none.
 """
 
 from everbrook.protocol.commands import (
@@ -43,7 +43,7 @@ from everbrook.protocol.view import Boundaries, StreamView, View
 
 
 def decide_create(view: View, command: Create) -> Decision:
-    """Decide on a creation: a new stream, the one that is there, or a conflict."""
+    """Decide on a creation: a new stream, the existing one, or a conflict."""
     if command.ttl_secs is not None and command.expires_at is not None:
         raise BadRequest("send either Stream-TTL or Stream-Expires-At, not both")
     present = view.stream(command.name)
@@ -63,7 +63,7 @@ def _create(view: View, command: Create, cleared: Change) -> Decision:
     start = identity.first_own_offset
     data, ends = pack(identity, command.body, start, command.split)
     source = view.stream(identity.fork.source) if identity.fork else None
-    # The times of appends never go back, also from a source to its fork.
+    # The times of appends never decrease, not even from a source to its fork: reads by time search the whole lineage.
     written_at = max(command.now, source.head.written_at) if source else command.now
     head = Head(identity, start + len(data), written_at, command.closed, kept=identity.first_kept)
     return Decision(Created(head), (*cleared, Write(head, data, ends, created=True)))
@@ -87,7 +87,7 @@ def _identity(view: View, command: Create) -> Identity:
 
 
 def _bucket(view: View, name: bytes) -> Head | None:
-    """Return the bucket that a name is in. It must be there before its streams (002 §1.2)."""
+    """Return the bucket of a name; None on the base surface. A bucket must exist before its streams (002 §1.2)."""
     bucket_id = bucket_of(name)
     if bucket_id is None:
         return None
@@ -98,7 +98,7 @@ def _bucket(view: View, name: bytes) -> Head | None:
 
 
 def _require_same(view: View, present: StreamView, command: Create) -> None:
-    """Compare configurations: content type, lifetime, closure, and where the stream branches off (§5.1, §4.2)."""
+    """Require the same configuration: content type, lifetime, closure, retention and divergence point (§5.1, §4.2)."""
     head = present.head
     wanted = _wanted(view, head, command)
     differences = [
@@ -106,7 +106,7 @@ def _require_same(view: View, present: StreamView, command: Create) -> None:
         for word, same in (
             ("content type", wanted.media_type == head.identity.media_type),
             ("TTL", wanted.ttl_secs == head.identity.ttl_secs),
-            # Where a TTL is fixed, the expiry follows from it, and from when the stream was created.
+            # The expiry of a fixed TTL follows from the time of creation, which differs in a repeated request.
             ("expiry", wanted.ttl_secs is not None or wanted.expires_at == head.identity.expires_at),
             ("fork", _same_fork(wanted, head.identity)),
             ("retention", wanted.retention == head.identity.retention),
@@ -119,9 +119,9 @@ def _require_same(view: View, present: StreamView, command: Create) -> None:
 
 
 def _wanted(view: View, head: Head, command: Create) -> Identity:
-    """Return the identity that the command would create, were the name free.
+    """Return the identity that the command would create if the name were free.
 
-    A request that made this very fork is recognised by what it asked for: its source may have grown or gone since.
+    A repeated request for this fork is recognised by its parameters, because the source may have grown or ended since.
     """
     present, request = head.identity, command.fork
     if present.fork and request and _made_by(present.fork, request):
@@ -145,14 +145,14 @@ MAX_SUB_OFFSET_DIGITS = 16
 
 
 def parse_sub_offset(text: bytes) -> int:
-    """Read `Stream-Fork-Sub-Offset`, a non-negative integer."""
+    """Parse `Stream-Fork-Sub-Offset`, a non-negative integer."""
     if not text.isdigit() or len(text) > MAX_SUB_OFFSET_DIGITS or (len(text) > 1 and text.startswith(b"0")):
         raise InvalidHeader(f"Stream-Fork-Sub-Offset must be a non-negative integer, got {quoted(text)}")
     return int(text)
 
 
 def fork_identity(view: View, command: Create, request: ForkFrom) -> Identity:
-    """Decide what a new fork is: where it branches off, and what it takes over from its source."""
+    """Return the identity of a new fork: its divergence point, and the properties that it inherits."""
     if bucket_of(request.source) != bucket_of(command.name):
         raise InvalidHeader(f"a fork stays in its source's bucket, which {quoted(request.source)} is not in")
     source = _living_source(view, request.source, command.now)
@@ -164,7 +164,7 @@ def fork_identity(view: View, command: Create, request: ForkFrom) -> Identity:
 
 
 def _inherited(source: Head, offset: int) -> Kept:
-    """Return what a fork has of the past: what its source has, unless the snapshot covers more than the fork would."""
+    """Return the `Kept` of a new fork: that of its source, unless the snapshot covers bytes behind its offset."""
     earliest, snapshot = source.kept.earliest, source.kept.snapshot
     if snapshot is None or snapshot.offset <= offset:
         return source.kept
@@ -177,7 +177,7 @@ def _inherited(source: Head, offset: int) -> Kept:
 
 
 def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
-    """Return the identity of a fork: the source's content type, and its lifetime unless the command has its own."""
+    """Return the identity of a fork: it inherits the content type, and the lifetime unless the command has one."""
     sent = command.content_type
     if sent is not None and parse_media_type(sent) != source.media_type:
         raise ContentTypeMismatch(
@@ -233,7 +233,7 @@ def _divergence(source: StreamView, request: ForkFrom) -> int:
 
 
 def _skip_messages(boundaries: Boundaries, anchor: int, count: int, end: int) -> int:
-    """Return the offset `count` messages after the anchor, or one past `end` if there are not as many."""
+    """Return the offset `count` messages after the anchor, or `end` + 1 if there are fewer messages before `end`."""
     offset = anchor
     for _ in range(count):
         if offset == end:
@@ -254,7 +254,7 @@ def decide_create_bucket(view: View, command: CreateBucket) -> Decision:
 
 
 def decide_delete_bucket(view: View, command: DeleteBucket) -> Decision:
-    """Delete a bucket that no stream is in (002 §1.5)."""
+    """Delete a bucket without streams (002 §1.5)."""
     bucket = view.stream(bucket_record(command.bucket_id))
     if bucket is None:
         raise BucketNotFound(f"there is no bucket {quoted(command.bucket_id)}")

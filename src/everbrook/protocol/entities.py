@@ -1,7 +1,7 @@
 """Entities: their current values, folded from changes in the order of the stream (State protocol, §6).
 
-Setting a value replaces the one before it, removing an entity that does not exist does nothing, and a reset empties the
-state. Values are replaced and never altered, so a caller may keep one.
+A new value replaces the one before it, the removal of an entity that does not exist does nothing, and a reset empties
+the state. Values are replaced and never modified, so a caller may keep one.
 """
 
 from collections import OrderedDict
@@ -24,7 +24,7 @@ from everbrook.protocol.state_changes import (
     shown,
 )
 
-# Enough transactions to remember: a writer waits for one soon after writing it.
+# The number of remembered transactions is enough, because a writer waits for a transaction soon after writing it.
 MAX_TXIDS = 10_000
 _APPENDABLE = (str, list)
 
@@ -33,12 +33,12 @@ Decode = Callable[[str, Json], Any]
 
 
 def as_it_is(_type: str, value: Json) -> Json:
-    """Keep a value as JSON has it."""
+    """Return a JSON value unchanged."""
     return value
 
 
 class Entities(Mapping[str, Any]):
-    """A live view of the entities of one type, by key. An iteration sees those of the moment when it began."""
+    """A live view of the entities of one type, by key. An iteration sees the entities at its beginning."""
 
     def __init__(self, entities: Mapping[str, dict[str, Any]], type_: str) -> None:
         self._entities = entities
@@ -57,7 +57,7 @@ class Entities(Mapping[str, Any]):
         return repr(self._now())
 
     def copy(self) -> dict[str, Any]:
-        """The entities of this moment, which stay as they are."""
+        """Return the present entities as a dictionary that later changes do not affect."""
         return self._now().copy()
 
     def _now(self) -> dict[str, Any]:
@@ -65,16 +65,16 @@ class Entities(Mapping[str, Any]):
 
 
 class State(Mapping[str, Entities]):
-    """The current values by type and key. A type that has no entity is not in it, but can be looked at: it is empty.
+    """The current values by type and key. A type without entities is not a key, and looks up as an empty mapping.
 
-    `decode` turns a JSON value into what is kept of it, given the type; it raises `InvalidChange` for one that does not
-    fit, and then nothing has changed.
+    `decode` is called with the type and a JSON value, and returns the value to keep. It raises `InvalidChange` for a
+    value that does not fit; then the state is unchanged.
     """
 
     def __init__(self, decode: Decode = as_it_is) -> None:
         self._decode = decode
         self._entities: dict[str, dict[str, Any]] = {}
-        # The values as they were written, where `decode` made something else of them: appends and snapshots need them.
+        # The JSON values that `decode` has changed: appends and snapshots need them.
         self._written: dict[tuple[str, str], Json] = {}
         self._txids: OrderedDict[str, None] = OrderedDict()
 
@@ -94,16 +94,16 @@ class State(Mapping[str, Entities]):
         return f"State({self._entities!r})"
 
     def seen(self, txid: str) -> bool:
-        """Whether a change of that transaction was applied, and not too many transactions ago."""
+        """Return whether a change of a transaction was applied, among the last `MAX_TXIDS` transactions."""
         return txid in self._txids
 
     def snapshot(self) -> Mapping[str, Mapping[str, Any]]:
-        """The state of this moment, which stays as it is."""
+        """Return the present state as a mapping that later changes do not affect."""
         kept = {type_: MappingProxyType(entities.copy()) for type_, entities in self._entities.items()}
         return MappingProxyType(kept)
 
     def written(self) -> Iterator[Set]:
-        """Yield the changes that make this state out of an empty one, with the values as they were written."""
+        """Yield the changes that turn an empty state into this one, with the JSON values that were written."""
         for type_, entities in self._entities.items():
             for key, kept in entities.items():
                 yield Set(type_, key, self._written.get((type_, key), kept), "insert")
@@ -139,9 +139,10 @@ class State(Mapping[str, Entities]):
             self._entities.pop(type_, None)
 
     def _appended(self, change: Append) -> str | list[Json]:
-        """Join the entity's value and more of it. Texts join to a text; a list takes other lists in, and any one value.
+        """Return the entity's value with an appended one. A text extends a text; a list extends a list, any other value
+        is added to it.
 
-        An entity that is not there begins as the text or the list, or as a list of the one value.
+        For an entity that does not exist, a text or a list is the value, and any other value becomes a list of one.
         """
         more = change.value
         entities = self._entities.get(change.type, {})
@@ -163,12 +164,12 @@ class State(Mapping[str, Entities]):
 
 
 def format_snapshot(state: State) -> bytes:
-    """Write a state as a JSON array of changes of the State protocol, one for each entity."""
+    """Format a state as a JSON array of changes of the State protocol, one for each entity."""
     return msgspec.json.encode([format_state(change) for change in state.written()])
 
 
 def parse_snapshot(data: bytes) -> list[StateMessage]:
-    """Read a JSON array of changes, in either dialect. No bytes at all are a state with nothing in it."""
+    """Parse a JSON array of changes, in either dialect. An empty text is an empty state."""
     if not data:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Refusals. Each knows its HTTP status, a stable code and its response headers; no table elsewhere maps them.
+"""Refusals. Each has its HTTP status, a stable code and its response headers; no other table maps them.
 
 ProtocolError
 ├── BadRequest 400 ── InvalidPath, InvalidHeader, InvalidQuery, InvalidOffset, InvalidJson, EmptyAppend,
@@ -46,7 +46,7 @@ class ProtocolError(Exception):
     def __init_subclass__(
         cls, *, code: str | None = None, status: int | None = None, retry_after_secs: int | None = None
     ) -> None:
-        """Define a kind. What is not given is its parent's; a subclass without a code says more of the same kind."""
+        """Define a kind of refusal. It inherits what is left out; a subclass without a code has that of its parent."""
         if status is not None:
             cls.status = status
         if retry_after_secs is not None:
@@ -63,7 +63,7 @@ class ProtocolError(Exception):
             self.headers += ((b"Retry-After", b"%d" % self.retry_after_secs),)
 
 
-# Any request: families that share a status, and what HTTP itself asks for.
+# Any request: families of refusals that share a status, and refusals that HTTP itself requires.
 
 
 class BadRequest(ProtocolError, status=400, code="bad_request"):
@@ -113,7 +113,7 @@ class TooManyRequests(ProtocolError, status=429, code="too_many_requests"):
     """The client exceeds a rate, or has too much open at once."""
 
     def __init__(self, detail: str, headers: Headers = (), wait_secs: int | None = None) -> None:
-        """Say after how many seconds the same would pass, where that is known."""
+        """`wait_secs` is the time after which the same request would pass, if it is known."""
         wait = () if wait_secs is None else ((b"Retry-After", b"%d" % wait_secs),)
         super().__init__(detail, (*headers, *wait))
 
@@ -127,10 +127,10 @@ class Unavailable(ProtocolError, status=503, code="unavailable", retry_after_sec
 
 
 class Overloaded(Unavailable, code="overloaded", retry_after_secs=1):
-    """Load shedding: the server would miss its deadline. It did nothing of the request."""
+    """Load shedding: the server would miss its deadline. No part of the request was executed."""
 
     def __init__(self, detail: str, headers: Headers = (), wait_secs: int = 1) -> None:
-        """Say after how many seconds it makes sense to try again."""
+        """`wait_secs` is the time after which a retry makes sense."""
         self.retry_after_secs = wait_secs
         super().__init__(detail, headers)
 
@@ -167,11 +167,11 @@ class InvalidJson(BadRequest, code="invalid_json"):
 
 
 class EmptyAppend(BadRequest, code="empty_append"):
-    """An append carries nothing and does not close the stream (§5.2)."""
+    """An append has no body and does not close the stream (§5.2)."""
 
 
 class MissingContentType(BadRequest, code="missing_content_type"):
-    """A body came without a Content-Type (§5.2)."""
+    """A body has no Content-Type (§5.2)."""
 
 
 class DigestMismatch(BadRequest, code="digest_mismatch"):
@@ -202,11 +202,11 @@ class StreamDamaged(ProtocolError, status=500, code="stream_damaged"):
 
 
 class OffsetGone(ProtocolError, status=410, code="offset_gone"):
-    """The offset lies before what the stream retains (002 §2.2)."""
+    """The offset lies before the first retained message (002 §2.2)."""
 
 
 class ContentTypeMismatch(Conflict, code="content_type_mismatch"):
-    """The content type is not the stream's (§5.2)."""
+    """The content type differs from that of the stream (§5.2)."""
 
 
 class SequenceRegression(Conflict, code="sequence_regression"):
@@ -214,7 +214,7 @@ class SequenceRegression(Conflict, code="sequence_regression"):
 
 
 class TailMoved(PreconditionFailed, code="tail_moved"):
-    """Others have appended since."""
+    """The tail is not the expected one: others have appended since."""
 
 
 class IncarnationMismatch(PreconditionFailed, code="incarnation_mismatch"):
@@ -222,11 +222,11 @@ class IncarnationMismatch(PreconditionFailed, code="incarnation_mismatch"):
 
 
 class PositionMoved(PreconditionFailed, code="position_moved"):
-    """The producer's stored position is not the one that the append continues from."""
+    """The stored position of the producer is not the one from which the append continues."""
 
 
 class PositionMissing(BadRequest, code="position_missing"):
-    """An append of a producer that has a position names none."""
+    """The producer has a stored position, and its append has none."""
 
 
 class PathBlocked(Conflict, code="path_blocked"):
@@ -234,11 +234,11 @@ class PathBlocked(Conflict, code="path_blocked"):
 
 
 class SourceNotFound(NotFound, code="source_not_found"):
-    """The stream to fork from does not exist (§4.2)."""
+    """The source of the fork does not exist (§4.2)."""
 
 
 class SourceDeleted(Conflict, code="source_deleted"):
-    """The stream to fork from is soft-deleted (§4.2)."""
+    """The source of the fork is soft-deleted (§4.2)."""
 
 
 class ForkTooDeep(Conflict, code="fork_too_deep"):
@@ -257,19 +257,19 @@ class SequenceGap(Conflict, code="sequence_gap"):
     """Producer-Seq skips numbers: an earlier append is missing (§5.2.1)."""
 
 
-# Snapshots, and cutting what none covers.
+# Snapshots, and cuts that no snapshot covers.
 
 
 class SnapshotNotFound(NotFound, code="snapshot_not_found"):
-    """The stream has no such snapshot, or none any more (002 §2.5)."""
+    """The stream does not have this snapshot, or no longer has it (002 §2.5)."""
 
 
 class SnapshotBeyondTail(Conflict, code="snapshot_beyond_tail"):
-    """A snapshot would cover what the stream does not have (002 §2.2)."""
+    """The snapshot would cover bytes behind the tail (002 §2.2)."""
 
 
 class SnapshotSuperseded(Conflict, code="snapshot_superseded"):
-    """A snapshot of a later offset is there."""
+    """The stream has a snapshot of a later offset."""
 
 
 class SnapshotNeeded(Conflict, code="snapshot_needed"):
@@ -277,14 +277,14 @@ class SnapshotNeeded(Conflict, code="snapshot_needed"):
 
 
 class SnapshotBeyondFork(Conflict, code="snapshot_beyond_fork"):
-    """The source's snapshot covers more than the fork would have, and what it covers was cut."""
+    """The source's snapshot covers bytes behind the offset of the fork, and the bytes before it were cut."""
 
 
 class RetentionBeyondSnapshot(Conflict, code="retention_beyond_snapshot"):
-    """What would be cut is covered by no snapshot (002 §3.4)."""
+    """No snapshot covers the bytes that would be cut (002 §3.4)."""
 
 
-# Buckets, and the lists of what is in them.
+# Buckets, and lists of streams.
 
 
 class BucketNotFound(NotFound, code="bucket_not_found"):
@@ -292,7 +292,7 @@ class BucketNotFound(NotFound, code="bucket_not_found"):
 
 
 class BucketExists(Conflict, code="bucket_exists"):
-    """There is a bucket of this name (002 §1.2)."""
+    """A bucket of this name exists (002 §1.2)."""
 
 
 class BucketNotEmpty(Conflict, code="bucket_not_empty"):
@@ -358,7 +358,7 @@ class TokenExpired(Unauthorized, code="TOKEN_EXPIRED"):
 
 
 class SubscriptionNotFound(NotFound, code="SUBSCRIPTION_NOT_FOUND"):
-    """There is no such subscription (§6.3)."""
+    """No subscription has this id (§6.3)."""
 
 
 class SubscriptionExists(Conflict, code="SUBSCRIPTION_ALREADY_EXISTS"):
@@ -366,7 +366,7 @@ class SubscriptionExists(Conflict, code="SUBSCRIPTION_ALREADY_EXISTS"):
 
 
 class Fenced(Conflict, code="FENCED"):
-    """The wake is not the current one any more (§7.3)."""
+    """The wake is no longer the current one (§7.3)."""
 
 
 class AlreadyClaimed(Conflict, code="ALREADY_CLAIMED"):
@@ -379,18 +379,18 @@ class AlreadyClaimed(Conflict, code="ALREADY_CLAIMED"):
 
 
 class NoPendingWork(Conflict, code="NO_PENDING_WORK"):
-    """There is nothing to claim (§7.2)."""
+    """No stream of the subscription has news (§7.2)."""
 
 
 class InvalidAck(Conflict, code="INVALID_OFFSET"):
-    """An ack is of a stream that is not linked, moves back, or lies beyond the tail (§7)."""
+    """An ack names a stream that is not linked, moves back, or lies beyond the tail (§7)."""
 
 
 # Backups.
 
 
 class BackupNotFound(NotFound, code="backup_not_found"):
-    """There is no such backup: it was released, its lease has ended, or the server was restarted."""
+    """The backup was released, its lease has ended, or the server was restarted."""
 
 
 class NothingToBackUp(Conflict, code="nothing_to_back_up"):

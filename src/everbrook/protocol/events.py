@@ -1,7 +1,7 @@
-"""The events of a live read: data, and after each the control event that says where the reader stands (§5.8).
+"""The events of a live read: data events, each followed by the control event with the reader's offset (§5.8).
 
-Messages of text and of bytes have a data event each, because the bytes alone do not tell where one ends. Those of JSON
-share one, an array.
+Each message of text or bytes has its own data event, because the bytes alone do not show where it ends. The JSON
+messages of a page share one data event, an array.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from everbrook.protocol.sse import Control, Event, encode_base64, encode_event
 
 _json = msgspec.json.Encoder()
 
-# Placeholders that are filled in for each message: bytes, and an offset as `format_offset` writes it.
+# Placeholders of a template that is filled in for each message: its bytes, and an offset as `format_offset` writes it.
 _BYTES, _OFFSET = b"%b", b"%016d"
 
 
 def encode_page(page: Page, stored: bytes, cursor: int, ends: Sequence[int] = ()) -> bytes:
-    """Write a page as its data events, none if it is empty, each with its control event.
+    """Encode a page as its data events, none if it is empty, each followed by its control event.
 
-    `ends` are the offsets at which the messages of the page end, where each message has an event of its own.
+    `ends` are the offsets at which the messages of the page end; they are needed if each message has its own event.
     """
     if len(ends) <= 1:
         return _last_events(page, stored, cursor)
@@ -33,7 +33,7 @@ def encode_page(page: Page, stored: bytes, cursor: int, ends: Sequence[int] = ()
 
 
 def _encode_messages(page: Page, stored: bytes, cursor: int, ends: Sequence[int]) -> bytes:
-    """Write the messages of a page, each as events of its own, but for the last."""
+    """Encode the messages of a page except the last one, each as its own events."""
     text = carried_as_text(page.head.identity.media_type)
     template = encode_event(Event(b"data", _BYTES, _OFFSET)) + _control_before(_OFFSET, cursor, altered=False)
     parts: list[bytes] = []
@@ -47,20 +47,20 @@ def _encode_messages(page: Page, stored: bytes, cursor: int, ends: Sequence[int]
             parts.append(encode_event(Event(b"data", message, position)))
             parts.append(_control_before(position, cursor, altered=b"\r" in message))
         else:
-            # The message needs no escaping: it has no line end and no leading space.
+            # Without line ends and a leading space nothing needs escaping, and the template is several times faster.
             parts.append(template % (message, end, end, end))
         start = end
     return b"".join(parts)
 
 
 def _control_before(position: bytes, cursor: int, *, altered: bool) -> bytes:
-    """Write the control event of a message that others of its page follow."""
+    """Encode the control event of a message that is not the last one of its page."""
     control = Control(stream_next_offset=position.decode(), stream_cursor=str(cursor), data_altered=altered)
     return encode_event(Event(b"control", _json.encode(control), position))
 
 
 def _last_events(page: Page, stored: bytes, cursor: int) -> bytes:
-    """Write what a page ends with: a data event, unless there is nothing, and where the reader stands behind it."""
+    """Encode the last data event of a page, if it has bytes, and the control event with the offset behind it."""
     position = format_offset(page.end)
     payload = _payload(page, stored) if stored else b""
     altered = b"\r" in payload and not page.head.identity.json
@@ -69,7 +69,7 @@ def _last_events(page: Page, stored: bytes, cursor: int) -> bytes:
 
 
 def control_for(page: Page, cursor: int, *, altered: bool = False) -> Control:
-    """Describe the position after a page. A closed stream needs no cursor, because its readers do not return."""
+    """Return the control data after a page. A closed stream needs no cursor, because its readers do not return."""
     return Control(
         stream_next_offset=format_offset(page.end).decode(),
         stream_cursor=None if page.final else str(cursor),

@@ -1,8 +1,8 @@
 """Frames: a page of messages as columns, with the offset and the time of each, for programs.
 
 A page is a header, the offset at which each message ends, the time at which each was appended, and the stored bytes of
-all of them, one after the other. Numbers are little-endian and the columns plain arrays, so that a program takes them
-over without a loop: they are the offsets and the data of an Arrow binary column.
+all of them, one after the other. Numbers are little-endian and the columns are plain arrays, so that a program uses
+them without a loop: they are the offsets and the data of an Arrow binary column.
 """
 
 from array import array
@@ -29,7 +29,7 @@ class InvalidFrames(ValueError):
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """A message, where it begins, where the next one does, and when it was appended."""
+    """A message, its offset, the offset of the next one, and the time at which it was appended."""
 
     offset: int
     next_offset: int
@@ -38,7 +38,7 @@ class Frame(Struct, frozen=True, gc=False):
 
 
 class Frames(Struct, frozen=True):
-    """A page of messages. `trailer` is how many stored bytes follow each payload."""
+    """A page of messages. `trailer` is the number of stored bytes after each payload."""
 
     first: int
     trailer: int
@@ -58,12 +58,12 @@ class Frames(Struct, frozen=True):
 
 
 def frames_of(identity: Identity, first: int, ends: "array[int]", times: "array[int]", stored: bytes) -> Frames:
-    """Put a page together from what is stored of it."""
+    """Make a page from stored messages."""
     return Frames(first, len(SEPARATOR) if identity.json else 0, ends, times, stored)
 
 
 def encode_frames(frames: Frames) -> bytes:
-    """Write a page."""
+    """Encode a page."""
     header = HEADER.pack(MAGIC, VERSION, frames.trailer, 0, len(frames.ends), 0, frames.first)
     return b"".join((header, _column(frames.ends), _column(frames.times), frames.data))
 
@@ -76,7 +76,7 @@ def _column(values: "array[int]") -> bytes:
 
 
 def decode_frames(body: bytes) -> Frames:
-    """Read a page."""
+    """Decode a page."""
     if len(body) < HEADER.size:
         raise InvalidFrames(f"a page of frames has at least {HEADER.size} bytes, got {len(body)}")
     magic, version, trailer, _, count, _, first = HEADER.unpack_from(body)

@@ -4,8 +4,8 @@ Messages are validated and split, never re-serialised: number spelling, key orde
 lone surrogates come back byte for byte. Each message is stored with a trailing comma, so that any run of messages is
 one slice of the stored bytes between two brackets.
 
-To split a million messages takes longer than a turn of the event loop may, so a large batch is split before the
-decision on its append, one piece at a time. A piece ends at a comma. If that comma is not one between two messages, the
+To split a million messages takes longer than a turn of the event loop may take. So a large batch is split before the
+decision on its append, one piece at a time. A piece ends at a comma. If the comma is not between two messages, the
 piece in brackets is invalid JSON, because a string or a bracket is left open; then a longer piece is tried. So the
 pieces are valid if and only if the batch is.
 """
@@ -61,7 +61,7 @@ def split_messages(body: bytes) -> list[Raw]:
 
 
 def _split_refused(body: bytes, error: DecodeError, *, is_array: bool) -> list[Raw]:
-    """Split what was refused for its lone surrogates alone, which are valid JSON (gap G-03)."""
+    """Split a body that the decoder has refused only for its lone surrogates, which are valid JSON (gap G-03)."""
     try:
         if may_have_lone(body):
             return split_hidden(body) if is_array else [cut_hidden(body)]
@@ -77,7 +77,7 @@ def _too_deep() -> InvalidJson:
 
 
 def _check_values(body: bytes) -> None:
-    """Refuse a batch that would take too long to split. The commas bound the number of its messages."""
+    """Refuse a batch that would take too long to split. Its commas bound the number of messages."""
     if len(body) > MAX_BATCH_VALUES and body.count(SEPARATOR) >= MAX_BATCH_VALUES:
         raise BatchTooLarge(f"a batch holds at most {MAX_BATCH_VALUES} values; send it in several appends")
 
@@ -93,38 +93,38 @@ def pack_messages(body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:
 
 
 def join_messages(stored: bytes) -> bytes:
-    """Present a run of stored messages as one JSON array (§9.1.5)."""
+    """Return a run of stored messages as one JSON array (§9.1.5)."""
     return b"[%b]" % stored[:-1]
 
 
 def joined_bytes(stored_bytes: int) -> int:
-    """Return the size of the array that a run of stored messages makes: two brackets, less the last separator."""
+    """Return the size of the array of a run of stored messages: with two brackets, without the last separator."""
     return stored_bytes + 2 - len(SEPARATOR)
 
 
 def join_part(part: bytes, *, first: bool, last: bool) -> bytes:
-    """Present a part of a run of stored messages as the part of the array that it makes."""
+    """Return the part of the array that a part of a run of stored messages becomes."""
     if last:
         part = part[: -len(SEPARATOR)] + b"]"
     return b"[" + part if first else part
 
 
 PIECE_BYTES = 8 * 1024
-"""The size of a piece. With the shortest values it takes less than half a millisecond."""
+"""The size of a piece. To split one with the shortest values takes less than half a millisecond."""
 # Batches with fewer values, which take up to 7 ms, are split at once.
 MANY_VALUES = 65_536
 MAX_SHORT = 0xFF
-"""The length of the longest message whose length fits into a byte."""
+"""The longest length that fits into a byte."""
 LARGE_BYTES = 2 * MANY_VALUES
-"""The length of the shortest body with so many values."""
+"""The length of the shortest body with `MANY_VALUES` values."""
 
 
 PLACED_MESSAGES = 16_384
-"""For how many messages one step computes the ends, in about half a millisecond."""
+"""The number of messages whose ends one step computes, in about half a millisecond."""
 
 
 class Unplaced(Exception):
-    """The ends of the messages of a split batch are not computed yet for the tail at which it is to be appended."""
+    """The ends of the messages of a split batch have yet to be computed for the tail at which it is appended."""
 
     def __init__(self, tail: int) -> None:
         super().__init__(f"at {tail}")
@@ -149,7 +149,10 @@ class Split(Struct):
     lengths: "array[int]" = array("B")
     error: ProtocolError | None = None
     patience: int = 0
-    """How often `place` may still compute the ends before `pack` does so at once."""
+    """How often `place` may still compute the ends before `pack` computes them at once.
+
+    Without this bound, other writers that move the tail in every turn could keep a large batch waiting for ever.
+    """
     tail: int | None = None
     """The tail for which the ends are computed."""
     ends: Sequence[int] = ()
@@ -182,7 +185,7 @@ class Split(Struct):
 
 
 def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
-    """Return whether a body of at least `LARGE_BYTES` is a batch of JSON messages that is split in pieces."""
+    """Return whether a body of at least `LARGE_BYTES` is a batch of JSON messages that must be split in pieces."""
     content_type = headers.get(b"content-type")
     if content_type is None or parse_media_type(content_type) != JSON:
         return False

@@ -1,13 +1,13 @@
-r"""JSON text that a decoder refuses or reads in its own way: lone surrogates, and deep nesting.
+r"""JSON text that decoders treat differently: lone surrogates, and deep nesting.
 
 JavaScript writes `"\ud83d"` when a chunk ends inside an emoji. The grammar of JSON allows it, msgspec refuses it (gap
-G-03). So a text is given to msgspec first, and only one that it refuses is looked at again: other texts cost nothing
-more. Stored bytes keep their escapes. Decoders give U+FFFD in their place: a lone surrogate can be neither written
-in UTF-8 nor compared.
+G-03). So msgspec decodes each text first, and only a text that it refuses is examined again; other texts cost nothing
+more. Stored bytes keep their escapes. Decoders put U+FFFD in their place, because a lone surrogate can't be encoded in
+UTF-8.
 
-A decoder also refuses what is nested deeper than the interpreter's own limit of recursion, and that limit changes from
-version to version: below 1,000 levels in CPython 3.11, thousands in 3.13. What one server takes, a client on any
-version must be able to read, so the limit here is a number of our own.
+A decoder also refuses a value that is nested deeper than the recursion limit of the interpreter. That limit differs
+between versions: below 1,000 levels in CPython 3.11, thousands in 3.13. A client on any version must be able to read
+the messages that a server accepts, so the limit here is a fixed number.
 """
 
 import re
@@ -29,25 +29,25 @@ _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2
 _LONE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 _REPLACEMENT = rb"\\ufffd"
 _BACKSLASH, _NEITHER = rb"\\", b"\0\0"
-"""An escaped backslash, behind which `u` begins no escape, and what JSON text can't hold."""
+"""An escaped backslash, after which `u` begins no escape, and a placeholder for it that JSON text can't contain."""
 
 
 def may_have_lone(text: bytes) -> bool:
-    """Return whether a text has the escape of a surrogate at all."""
+    """Return whether a text has the escape of any surrogate, lone or not."""
     return rb"\ud" in text or rb"\uD" in text
 
 
 def hide(text: bytes) -> bytes:
-    """Return a text of the same length that is JSON if and only if the given one is, and has no surrogates.
+    """Return a text of the same length without surrogates that is JSON if and only if the given text is.
 
-    The values differ; where they begin and end does not. Behind an escaped backslash `u` and what follows are plain
-    text, which these two replacements leave plain. They cost less than a search of lone ones.
+    The values differ, their places do not. After an escaped backslash `u` is plain text, and stays plain text after
+    these two replacements. They cost less than a search for lone surrogates.
     """
     return text.replace(rb"\ud", rb"\u0").replace(rb"\uD", rb"\u0")
 
 
 def mend(text: bytes) -> bytes:
-    """Write U+FFFD in place of each lone surrogate, which is as long. Other bytes stay."""
+    """Replace each lone surrogate by U+FFFD, whose escape has the same length. Other bytes stay."""
     if b"\0" in text:
         return text
     return _LONE.sub(_REPLACEMENT, text.replace(_BACKSLASH, _NEITHER)).replace(_NEITHER, _BACKSLASH)
@@ -66,7 +66,8 @@ def split_array(array: bytes) -> list[Raw]:
 def split_hidden(array: bytes) -> list[Raw]:
     """Split a JSON array that msgspec has refused, by the places of the values in its hidden form.
 
-    Only blanks and a comma lie between two values, and no value begins with either: the first match is the right one.
+    Only blanks and a comma lie between two values, and no value begins with either, so the first match is the right
+    one.
     """
     hidden = hide(array)
     values, at = [], hidden.find(b"[") + 1
@@ -78,7 +79,7 @@ def split_hidden(array: bytes) -> list[Raw]:
 
 
 def cut_hidden(text: bytes) -> Raw:
-    """Take the blanks off one JSON value that msgspec has refused."""
+    """Validate one JSON value that msgspec has refused, and strip its blanks."""
     _value.decode(hide(text))
     return Raw(text.strip(WHITESPACE))
 
@@ -94,7 +95,7 @@ def require_json(text: bytes) -> None:
 
 
 def decode_mended(decoder: Callable[[bytes], T], text: bytes) -> T:
-    """Decode JSON; where there are lone surrogates that the decoder refuses, with U+FFFD in their place."""
+    """Decode JSON. If the decoder refuses it for lone surrogates, decode it with U+FFFD in their place."""
     try:
         return decoder(text)
     except ValueError:
@@ -105,17 +106,17 @@ def decode_mended(decoder: Callable[[bytes], T], text: bytes) -> T:
 
 MAX_LEVELS = 512
 _SHORTEST_BYTES = 2 * (MAX_LEVELS + 1)
-"""Each level has a bracket that opens it and one that closes it."""
+"""The shortest text that can be too deep: each level has an opening and a closing bracket."""
 
 _OPENING, _CLOSING = b"\x01", b"\xff"
 _STEPS = bytes.maketrans(b"[{]}", 2 * _OPENING + 2 * _CLOSING)
-"""A bracket as a signed byte: one level deeper, or back."""
+"""Translates a bracket to a signed byte: +1 for an opening one, -1 for a closing one."""
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 _BLOCK = 128
 
 
 def any_too_deep(messages: Sequence[bytes | Raw]) -> bool:
-    """Return whether any of some valid JSON values is nested too deeply. Most are too short to be, and cost nothing."""
+    """Return whether any of several valid JSON values is nested too deeply. Values that are too short cost nothing."""
     return max(map(len, messages), default=0) >= _SHORTEST_BYTES and any(map(too_deep, messages))
 
 
@@ -128,7 +129,10 @@ def too_deep(value: bytes | Raw) -> bool:
 
 
 def _opens_more_than(text: bytes, levels: int) -> bool:
-    """Look for so many opening brackets, in strings too. Finding is quick where there are few; counting never is."""
+    """Return whether a text has more than `levels` opening brackets, in strings too.
+
+    This is a cheap first test: `find` is fast in a text with few brackets, and the loop ends early in one with many.
+    """
     found = 0
     for bracket in (b"[", b"{"):
         place = text.find(bracket)
@@ -141,16 +145,16 @@ def _opens_more_than(text: bytes, levels: int) -> bool:
 
 
 def _steps(text: bytes) -> bytes:
-    """Leave only the brackets that are not within strings, as steps."""
+    """Return the brackets outside of strings, as signed bytes."""
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     steps = text.translate(_STEPS, _OTHERS).replace(b'""', b"")
-    # From here on every other piece between quotation marks is within a string, and most texts have one piece.
+    # Every other piece between quotation marks is inside a string. Most texts have one piece left here.
     return b"".join(steps.split(b'"')[::2])
 
 
 def _goes_deeper_than(steps: bytes, levels: int) -> bool:
-    """Add the steps up, one by one only in blocks that could go too deep."""
+    """Return whether a running sum of the steps exceeds `levels`. Only blocks that could exceed it are summed."""
     level = 0
     for start in range(0, len(steps), _BLOCK):
         block = steps[start : start + _BLOCK]

@@ -1,12 +1,12 @@
-"""Lifetimes: expiry, deletion, and whether a stream can be spoken to (§4.2, §5.1, §5.4).
+"""Lifetimes: expiry and deletion (§4.2, §5.1, §5.4).
 
-A sliding TTL begins anew with each read and each write. An absolute expiry never moves. A fixed TTL, which a setting
-may ask for, counts from the creation: such a stream has both.
+Each read and each write renews a sliding TTL. An absolute expiry never moves. A fixed TTL, an option of the settings,
+counts from the creation: such a stream has a TTL and an absolute expiry.
 
-A stream that ends while forks still read it is soft-deleted: its URL answers 410 and its bytes stay. The end of its
-last fork ends it too, and so on up the chain of sources, all in one change.
+A stream that ends while forks still read it is soft-deleted: requests for it get 410, and its bytes stay. The end of
+its last fork ends it too, and so on up the chain of sources, all in one change.
 
-An incarnation tells a stream from those that had its name before (an extension).
+An incarnation distinguishes a stream from earlier ones of the same name (an extension).
 """
 
 import re
@@ -39,7 +39,7 @@ _RFC3339 = re.compile(
 
 
 def parse_ttl(text: bytes, now: int) -> int:
-    """Read `Stream-TTL` (§5.1)."""
+    """Parse `Stream-TTL` (§5.1)."""
     if not _DIGITS.fullmatch(text):
         raise InvalidHeader(f"Stream-TTL must be decimal digits without leading zeros, got {quoted(text)}")
     if len(text) > len(str(MAX_TIME_MS)) or now + int(text) * 1000 > MAX_TIME_MS:
@@ -48,12 +48,12 @@ def parse_ttl(text: bytes, now: int) -> int:
 
 
 def parse_expires_at(text: bytes) -> int:
-    """Read `Stream-Expires-At`, an RFC 3339 timestamp (§5.1)."""
+    """Parse `Stream-Expires-At`, an RFC 3339 timestamp (§5.1)."""
     return parse_time(b"Stream-Expires-At", text)
 
 
 def parse_time(field: bytes, text: bytes) -> int:
-    """Read an RFC 3339 timestamp."""
+    """Parse an RFC 3339 timestamp."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise InvalidHeader(f"{field.decode()} must be an RFC 3339 timestamp, got {quoted(text)}")
@@ -66,32 +66,32 @@ def parse_time(field: bytes, text: bytes) -> int:
 
 
 def format_expires_at(moment: int) -> bytes:
-    """Write an absolute expiry as an RFC 3339 timestamp (§5.5)."""
+    """Format an absolute expiry as an RFC 3339 timestamp (§5.5)."""
     text = (_EPOCH + timedelta(milliseconds=moment)).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z").encode()
 
 
 def deadline(identity: Identity, touched_at: int) -> int | None:
-    """Return the moment at which the stream expires if nobody touches it again."""
+    """Return the time at which a stream expires without another use; None if it has no lifetime."""
     if identity.ttl_secs is not None and identity.expires_at is None:
         return touched_at + identity.ttl_secs * 1000
     return identity.expires_at
 
 
 def expiry_of(command: Create, ttl_secs: int | None, expires_at: int | None) -> int | None:
-    """Return the absolute expiry of a stream that is created: the end of its TTL if that is fixed (§5.1)."""
+    """Return the absolute expiry of a new stream: the end of its TTL if that is fixed (§5.1)."""
     return command.now + ttl_secs * 1000 if command.fixed_ttl and ttl_secs is not None else expires_at
 
 
 def told_ttl_secs(identity: Identity, now: int) -> int | None:
-    """Return the TTL as HEAD tells it: the window if it slides, what remains if it is fixed (§5.5)."""
+    """Return the TTL in a response to HEAD: the whole TTL if it slides, the rest if it is fixed (§5.5)."""
     if identity.ttl_secs is None or identity.expires_at is None:
         return identity.ttl_secs
     return max(0, -(-(identity.expires_at - now) // 1000))
 
 
 def last_touch(written_at: int, started_at: int, now: int) -> int:
-    """Return when a stream counts as touched that was loaded: when the server started, or written to since.
+    """Return the time at which a loaded stream counts as used: the start of the server, or the last write since.
 
     A time in the future was taken before the clock was set back, so it is ignored.
     """
@@ -99,7 +99,7 @@ def last_touch(written_at: int, started_at: int, now: int) -> int:
 
 
 def living_stream(view: View, name: bytes, now: int) -> StreamView:
-    """Return the stream at this URL, or say why there is none to speak to (§5.4)."""
+    """Return the stream of a name, or raise the refusal: it does not exist, or has ended (§5.4)."""
     stream = view.stream(name)
     if stream is None:
         raise missing(view, name)
@@ -109,7 +109,7 @@ def living_stream(view: View, name: bytes, now: int) -> StreamView:
 
 
 def missing(view: View, name: bytes) -> NotFound:
-    """Return the refusal of a name that nothing has: there may be no bucket for it either (002 §1.6)."""
+    """Return the refusal of a name without a stream: its bucket may be missing too (002 §1.6)."""
     bucket_id = bucket_of(name)
     if bucket_id is not None and view.stream(bucket_record(bucket_id)) is None:
         return BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
@@ -117,13 +117,14 @@ def missing(view: View, name: bytes) -> NotFound:
 
 
 def ended(head: Head, stream: StreamView, now: int) -> bool:
-    """Return whether the stream is soft-deleted or its time has run out."""
+    """Return whether the stream is soft-deleted or expired."""
     identity = head.identity
     if identity.ttl_secs is None and identity.expires_at is None:
         return head.deleted
     end = deadline(identity, stream.touched_at)
     if head.deleted or end is None or now < end:
         return head.deleted
+    # A live reader counts as a use until it leaves, so a sliding TTL can't run out under it.
     return not identity.slides or not stream.followed
 
 
@@ -141,7 +142,7 @@ def decide_delete(view: View, command: Delete) -> Decision:
 
 
 def decide_expire(view: View, command: Expire) -> Decision:
-    """End a stream if its time has run out and nothing ended it before."""
+    """End a stream if it is expired and has not been ended before."""
     stream = view.stream(command.name)
     if stream is None or stream.head.deleted or not ended(stream.head, stream, command.now):
         return Decision(Untouched())
@@ -149,7 +150,7 @@ def decide_expire(view: View, command: Expire) -> Decision:
 
 
 def end_of(view: View, stream: StreamView) -> Change:
-    """Return the change that ends a stream: softly if forks read it, else with the sources that only it held."""
+    """Return the change that ends a stream: softly if forks read it, else with the sources that only it needed."""
     if stream.fork_count:
         return (Write(replace(stream.head, deleted=True)),)
     edits: list[Edit] = [Drop(stream.head)]
@@ -163,7 +164,7 @@ def end_of(view: View, stream: StreamView) -> Change:
 
 
 def format_incarnation(identity: Identity, epoch: int) -> bytes:
-    """Write the value of `Stream-Incarnation`. It depends on the epoch of the store, so that a restore changes it."""
+    """Format `Stream-Incarnation`. It depends on the epoch of the store, so that a restore changes it."""
     return b"%x" % (identity.incarnation ^ epoch)
 
 

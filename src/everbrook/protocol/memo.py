@@ -1,6 +1,6 @@
 """Memoization of pure functions whose argument a client sent.
 
-Clients choose the keys, so results of long keys are not cached: a cache of a thousand entries must not hold megabytes.
+Clients choose the keys, so results for long keys are not cached: a cache of a thousand entries must not take megabytes.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def remember(maxsize: int) -> Callable[[Callable[[bytes], Result]], Callable[[bytes], Result]]:
-    """Cache the `maxsize` results that were used last, of a function of one text."""
+    """Cache the `maxsize` most recently used results of a function of one text."""
 
     def decorate(function: Callable[[bytes], Result]) -> Callable[[bytes], Result]:
         remembered = lru_cache(maxsize)(function)

@@ -1,4 +1,4 @@
-"""Messages: how a body becomes stored bytes with boundaries, and stored bytes become a body again.
+"""Messages: turns a body into stored bytes with boundaries, and stored bytes into a body again.
 
 A message is the unit of boundaries: one body in byte mode, one flattened element in JSON mode (§9.1).
 """
@@ -19,7 +19,7 @@ def pack(identity: Identity, body: bytes, tail: int, split: Split | None = None)
 
 
 def unpack(identity: Identity, stored: bytes) -> bytes:
-    """Turn a run of stored messages into the body of an answer."""
+    """Turn a run of stored messages into the body of a response."""
     return join_messages(stored) if identity.json else stored
 
 

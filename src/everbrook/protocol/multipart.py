@@ -1,4 +1,4 @@
-"""A bootstrap's body: a multipart entity of which each part is one message (002 §3.2, RFC 2046 §5.1)."""
+"""The body of a bootstrap: a multipart entity, each part of which is one message (002 §3.2, RFC 2046 §5.1)."""
 
 from array import array
 
@@ -12,17 +12,17 @@ def content_type(boundary: bytes) -> bytes:
 
 
 def part_head(boundary: bytes, content_type: bytes) -> bytes:
-    """Begin the first part; its body follows."""
+    """Return the beginning of the first part; its body follows."""
     return b"--%b\r\nContent-Type: %b\r\n\r\n" % (boundary, content_type)
 
 
 def next_part_head(boundary: bytes, content_type: bytes) -> bytes:
-    """End a part and begin the next one."""
+    """Return the end of a part and the beginning of the next one."""
     return b"\r\n" + part_head(boundary, content_type)
 
 
 def parts(identity: Identity, head: bytes, first: int, ends: "array[int]", stored: bytes) -> bytes:
-    """Write a run of stored messages as parts, each behind `head`."""
+    """Return a run of stored messages as parts, each after `head`."""
     trailer = len(SEPARATOR) if identity.json else 0
     pieces: list[bytes] = []
     start = 0
@@ -33,5 +33,5 @@ def parts(identity: Identity, head: bytes, first: int, ends: "array[int]", store
 
 
 def closing(boundary: bytes) -> bytes:
-    """End the last part and the entity."""
+    """Return the end of the last part and of the entity."""
     return b"\r\n--%b--\r\n" % boundary

@@ -1,8 +1,8 @@
 """Offsets, positions in a stream (§8), and the cursors of live reads (§10.1).
 
 An offset is the count of stored bytes before it, written as 16 decimal digits, so that it sorts as text and subtracts
-as a number. The sentinels `-1` and `now` are read, never issued. A cursor is a key that lets a CDN collapse readers
-without serving an old answer for ever.
+as a number. The sentinels `-1` and `now` are accepted, never issued. A cursor is a key that lets a CDN collapse readers
+without serving a stale response for ever.
 """
 
 from enum import Enum, auto
@@ -11,19 +11,19 @@ from everbrook.protocol.errors import InvalidOffset, InvalidQuery, quoted
 
 OFFSET_DIGITS = 16
 
-# The one composite token in use elsewhere for "the very beginning"; clients send it when forking.
+# A composite token that other servers use for the beginning. Clients send it when they create a fork.
 ZERO_ALIAS = b"0000000000000000_0000000000000000"
 
 
 class Sentinel(Enum):
-    """The two positions that are asked for by name (§8)."""
+    """The two positions that have names (§8)."""
 
     BEGINNING = auto()
     NOW = auto()
 
 
 def parse_offset(text: bytes) -> int | Sentinel:
-    """Read an offset token as a client sends it (§8)."""
+    """Parse an offset token from a client (§8)."""
     if len(text) == OFFSET_DIGITS and text.isdigit():
         return int(text)
     if text == b"-1":
@@ -36,7 +36,7 @@ def parse_offset(text: bytes) -> int | Sentinel:
 
 
 def parse_fork_offset(text: bytes) -> int:
-    """Read `Stream-Fork-Offset`: an issued offset, or the beginning (§4.2)."""
+    """Parse `Stream-Fork-Offset`: an issued offset, or the beginning (§4.2)."""
     if text == ZERO_ALIAS:
         return 0
     offset = parse_offset(text)
@@ -48,7 +48,7 @@ def parse_fork_offset(text: bytes) -> int:
 
 
 def format_offset(offset: int) -> bytes:
-    """Write an offset as the token that clients keep (§8)."""
+    """Format an offset as the token for clients (§8)."""
     return b"%016d" % offset
 
 
@@ -60,19 +60,19 @@ _MAX_DIGITS = 256
 
 
 def parse_cursor(text: bytes) -> int | None:
-    """Read the `cursor` parameter that a client echoes. One that is empty is none, and so is one of endless digits."""
+    """Parse the `cursor` parameter that a client echoes. An empty one counts as none, and so does a very long one."""
     if text and not text.isdigit():
         raise InvalidQuery(f"cursor must be the Stream-Cursor of an earlier response, got {quoted(text)}")
     return int(text) if 0 < len(text) <= _MAX_DIGITS else None
 
 
 def current_cursor(now: int) -> int:
-    """Return the number of the interval that `now` is in. A clock that was never set is in the first one."""
+    """Return the number of the interval of `now`. A clock that was never set is in the first interval."""
     return max(0, (now - EPOCH_MS) // (INTERVAL_SECS * 1000))
 
 
 def next_cursor(now: int, echoed: int | None, chance: float) -> int:
-    """Return the cursor for an answer at `now`: the current interval, or one beyond what the client echoed.
+    """Return the cursor for a response at `now`: the current interval, or a later one than the client has echoed.
 
     `chance` in [0, 1) picks the jitter of 1 to 3600 seconds.
     """

@@ -1,8 +1,8 @@
 """Paths: how a URL names a stream, on the base surface and in a bucket (002 §1.1).
 
-A stream's name is its percent-decoded URL path. On the base surface a name is refused where a proxy, a file system or a
-person could read it as another one: dot segments, empty segments, backslashes, control characters, bytes that are not
-UTF-8. In a bucket the rules are those of the extension's text.
+The name of a stream is its percent-decoded URL path. On the base surface a name is refused if a proxy, a file system or
+a person could take it for another one: dot segments, empty segments, backslashes, control characters, bytes that are
+not UTF-8. In a bucket the rules are those of the extension.
 """
 
 import re
@@ -16,13 +16,13 @@ STREAM_ROOT = b"/v1/stream/"
 BUCKETS = b"/ds"
 BUCKET_ROOT = b"/ds/"
 REGISTRY = STREAM_ROOT + b"__registry__"
-"""The stream of the base surface's streams, which the server alone writes."""
+"""The name of the registry, which only the server writes."""
 CONTROL_SEGMENT = b"__ds"
 LISTING_SEGMENT = b"streams"
 MAX_PATH_BYTES = 400
 MAX_KEY_BYTES = 122
 
-# A bucket is a record beside those of the streams; no URL leads to its name.
+# A bucket is stored as a stream below this prefix, which no URL has.
 BUCKET_RECORDS = b"bucket/"
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -33,7 +33,7 @@ _BUCKET_ID = re.compile(rb"[a-z0-9_-]{4,64}")
 
 @lru_cache(maxsize=16384)
 def parse_stream_path(path: bytes) -> bytes:
-    """Turn the raw path of a URL that is a stream's into the stream's name."""
+    """Parse the raw URL path of a stream into the stream's name."""
     if path.startswith(BUCKET_ROOT):
         return _parse_bucketed(path)
     name = decode_path(path)
@@ -49,7 +49,7 @@ def parse_stream_path(path: bytes) -> bytes:
 
 
 def require_new_name(name: bytes) -> None:
-    """Refuse to create what is meant to be a snapshot: on the base surface those are below `__ds` (gap G-62)."""
+    """Refuse a name that looks like the URL of a snapshot: on the base surface these are below `__ds` (gap G-62)."""
     if found := _SNAPSHOT.fullmatch(name):
         stream, snapshot = found[1].decode(), found[2].decode()
         raise InvalidPath(
@@ -59,7 +59,7 @@ def require_new_name(name: bytes) -> None:
 
 
 def decode_path(path: bytes) -> bytes:
-    """Take the percent escapes out of a part of a URL's path, which must be UTF-8 then."""
+    """Decode the percent escapes in a part of a URL path. The result must be UTF-8."""
     if b"%" not in path:
         name = path
     elif _BAD_ESCAPE.search(path):
@@ -84,7 +84,7 @@ def _check_segments(segments: list[bytes]) -> None:
 
 
 def _parse_bucketed(path: bytes) -> bytes:
-    """Read `/ds/{bucket}/{stream}` (002 §1.1)."""
+    """Parse `/ds/{bucket}/{stream}` (002 §1.1)."""
     bucket, _, stream = path[len(BUCKET_ROOT) :].partition(b"/")
     bucket_id, stream_id = parse_bucket_id(bucket), decode_path(stream)
     if not stream_id:
@@ -102,7 +102,7 @@ def _parse_bucketed(path: bytes) -> bytes:
 
 
 def parse_bucket_id(segment: bytes) -> bytes:
-    """Read the segment of a URL that names a bucket (002 §1.1)."""
+    """Parse the segment of a URL that names a bucket (002 §1.1)."""
     bucket_id = decode_path(segment)
     if not _BUCKET_ID.fullmatch(bucket_id):
         raise InvalidPath(f"a bucket id must be 4 to 64 characters of a-z, 0-9, _ and -, got {quoted(bucket_id)}")
@@ -110,24 +110,24 @@ def parse_bucket_id(segment: bytes) -> bytes:
 
 
 def bucket_of(name: bytes) -> bytes | None:
-    """Return the id of the bucket that a stream is in, or None on the base surface."""
+    """Return the id of the bucket of a stream; None on the base surface."""
     if not name.startswith(BUCKET_ROOT):
         return None
     return name[len(BUCKET_ROOT) : name.index(b"/", len(BUCKET_ROOT))]
 
 
 def bucket_record(bucket_id: bytes) -> bytes:
-    """Return the name under which a bucket itself is kept."""
+    """Return the name of the stream that stores the bucket itself."""
     return BUCKET_RECORDS + bucket_id
 
 
 def bucket_prefix(bucket_id: bytes) -> bytes:
-    """Return what the names of all streams in a bucket begin with."""
+    """Return the common prefix of the names of all streams in a bucket."""
     return b"%b%b/" % (BUCKET_ROOT, bucket_id)
 
 
 def parse_source_path(value: bytes) -> bytes:
-    """Read `Stream-Forked-From`: the URL path of the source on this server (§4.2)."""
+    """Parse `Stream-Forked-From`: the URL path of the source on this server (§4.2)."""
     if not value.startswith((STREAM_ROOT, BUCKET_ROOT)):
         raise InvalidPath(
             f"Stream-Forked-From must be the URL path of a stream, {STREAM_ROOT.decode()}…, got {quoted(value)}"

@@ -1,4 +1,4 @@
-"""The query of a read: where to begin and to end, and how to wait (§5.6 to §5.8)."""
+"""The query of a read: its beginning, its end, and how it waits (§5.6 to §5.8)."""
 
 import re
 from enum import Enum
@@ -17,7 +17,7 @@ _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class Live(Enum):
-    """How a read waits for more."""
+    """How a read waits for new messages."""
 
     LONG_POLL = b"long-poll"
     SSE = b"sse"
@@ -36,16 +36,16 @@ class ReadQuery(Struct, frozen=True, gc=False):
     max_bytes: int | None = None
     frames: bool = False
     cached: bool = True
-    """Whether the query itself says where the read begins, so that caches may keep the response."""
+    """Whether the query itself fixes the beginning of the read, so that caches may keep the response."""
 
     @property
     def seeks(self) -> bool:
-        """Whether where the read begins has to be looked for."""
+        """Whether the beginning of the read must be searched in the stream."""
         return self.at is not None or self.last is not None or self.skip is not None
 
     @property
     def plain(self) -> bool:
-        """Whether the read is one of the base protocol."""
+        """Whether the query has parameters of the base protocol only."""
         return self.until is None and self.max_bytes is None and not self.frames and not self.seeks
 
 
@@ -56,7 +56,7 @@ _OTHERS = {b"live", b"cursor"} | _OF_ONE_ANSWER
 
 @remember(maxsize=4096)
 def parse_read_query(query: bytes) -> ReadQuery:
-    """Read the parameters of a GET. Unknown ones are ignored (§11.1)."""
+    """Parse the parameters of a GET. Unknown ones are ignored (§11.1)."""
     values = parse_parameters(query, _STARTS | _OTHERS)
     live = _parse_live(values.get(b"live"))
     if live and not values.keys() & {b"offset", b"at", b"last"}:
@@ -75,7 +75,7 @@ def parse_read_query(query: bytes) -> ReadQuery:
 
 
 def parse_lookup(query: bytes) -> ReadQuery | None:
-    """Read where a HEAD asks for the offset of something; None where it does not."""
+    """Parse the parameters with which a HEAD looks up an offset; None if it has none of them."""
     values = parse_parameters(query, _STARTS | {b"max_bytes"})
     if not values:
         return None
@@ -92,13 +92,13 @@ def _parse_start(values: dict[bytes, bytes]) -> int | Sentinel:
 
 
 def _parse_seeking(values: dict[bytes, bytes]) -> tuple[int | None, int | None, int | None]:
-    """Read `at`, `last` and `skip`."""
+    """Parse `at`, `last` and `skip`."""
     last, skip = (parse_count(key, values[key]) if key in values else None for key in (b"last", b"skip"))
     return _parse_at(values.get(b"at")), last, skip
 
 
 def require_utf8(key: bytes, value: bytes) -> bytes:
-    """Return the value of a parameter that names something, which must be UTF-8."""
+    """Return the value of a parameter if it is UTF-8, or refuse it."""
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -107,7 +107,7 @@ def require_utf8(key: bytes, value: bytes) -> bytes:
 
 
 def parse_parameters(query: bytes, known: set[bytes]) -> dict[bytes, bytes]:
-    """Take the known parameters out of a query, each of which may stand there once."""
+    """Parse the known parameters of a query. Each may occur once."""
     values: dict[bytes, bytes] = {}
     for pair in query.split(b"&"):
         key, _, value = pair.partition(b"=")
@@ -120,7 +120,7 @@ def parse_parameters(query: bytes, known: set[bytes]) -> dict[bytes, bytes]:
 
 
 def parse_count(key: bytes, text: bytes) -> int:
-    """Read a number of things."""
+    """Parse the value of a parameter that is a count."""
     if not text.isdigit() or len(text) > MAX_COUNT_DIGITS:
         raise InvalidQuery(f"{key.decode()} must be a number of at most {MAX_COUNT_DIGITS} digits, got {quoted(text)}")
     return int(text)

@@ -1,4 +1,4 @@
-"""Reads: where they begin, where a page ends, and how long a cache may keep it (§5.6, §8, §10, 002 §2.2)."""
+"""Reads: the beginning of a read, the end of a page, and how long a cache may keep it (§5.6, §8, §10, 002 §2.2)."""
 
 from msgspec import Struct
 
@@ -23,12 +23,12 @@ class Page(Struct, frozen=True, gc=False):
 
     @property
     def final(self) -> bool:
-        """Whether nothing can ever follow the page (§4.1)."""
+        """Whether no message can ever follow the page: it ends at the tail of a closed stream (§4.1)."""
         return self.head.closed and self.end == self.head.tail
 
 
 def locate(head: Head, boundaries: Boundaries, offset: int | Sentinel) -> int:
-    """Turn what a reader asked for into a position in the stream. Beyond the tail there is nothing: the tail."""
+    """Return the position of an offset that a reader asks for. An offset beyond the tail is the tail."""
     if offset is Sentinel.BEGINNING:
         offset = 0
     if offset is Sentinel.NOW:
@@ -43,7 +43,7 @@ def locate(head: Head, boundaries: Boundaries, offset: int | Sentinel) -> int:
 
 
 def require_kept(head: Head, offset: int) -> None:
-    """Refuse an offset before what the stream retains, and say where it begins now (002 §2.2)."""
+    """Refuse an offset before the first retained message. The refusal has the present beginning (002 §2.2)."""
     earliest, snapshot = head.kept.earliest, head.kept.snapshot
     if offset >= earliest:
         return
@@ -54,7 +54,7 @@ def require_kept(head: Head, offset: int) -> None:
 
 
 def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
-    """Return where a read begins that asks for a time, for the last messages, or to skip some."""
+    """Return the beginning of a read: at a time, at the last messages, or at an offset, with some messages skipped."""
     earliest, tail = head.kept.earliest, head.tail
     if query.at is not None:
         start = boundaries.first_since(earliest, tail, query.at)
@@ -67,13 +67,13 @@ def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
 
 
 def look_up(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
-    """Return where a read begins, or, if the query bounds it in bytes, where its page ends."""
+    """Return the offset that a HEAD looks up: the beginning of the read or, with `max_bytes`, the end of its page."""
     start = begin(head, boundaries, query)
     return start if query.max_bytes is None else page_from(head, boundaries, start, query.max_bytes).end
 
 
 def end_of_read(head: Head, boundaries: Boundaries, start: int, until: int) -> int:
-    """Return where a read ends that must not go beyond `until`."""
+    """Return the end of a read that must not go beyond `until`."""
     if until < start:
         raise InvalidQuery(f"until must not lie before the offset that the read begins at, {start:016d}")
     if until >= head.tail:
@@ -84,7 +84,7 @@ def end_of_read(head: Head, boundaries: Boundaries, start: int, until: int) -> i
 
 
 def page_from(head: Head, boundaries: Boundaries, start: int, max_bytes: int, until: int | None = None) -> Page:
-    """Cut the page that begins at `start`: whole messages, at most `max_bytes`, but never less than one."""
+    """Return the page that begins at `start`: whole messages of at most `max_bytes`, but at least one message."""
     bound = head.tail if until is None else until
     if bound - start <= max_bytes:
         return Page(head, start, bound)
@@ -103,10 +103,11 @@ _FRESH = b"%b, max-age=%d, stale-while-revalidate=%d"
 
 
 def format_etag(page: Page, *, epoch: int = 0, frames: bool = False) -> bytes:
-    """Name a page so that the name changes when more came after it, or when the stream closed.
+    """Format the entity tag of a page. It changes when messages were appended behind the page, or the stream was
+    closed.
 
-    A page that ends at the tail is marked `t`, one that ends a closed stream `c`, and one in frames `f`. `epoch` is
-    that of the store: after a restore from a backup the same offsets may have other bytes.
+    A page at the tail is marked `t`, the last page of a closed stream `c`, and a page in frames `f`. `epoch` is that of
+    the store: after a restore from a backup the same offsets may have other bytes.
     """
     mark = b":c" if page.final else b":t" if page.up_to_date else b""
     form = b":f" if frames else b""
@@ -121,7 +122,7 @@ def matches(if_none_match: bytes, etag: bytes) -> bool:
 
 
 def cache_control(page: Page, deadline: int | None, now: int, *, private: bool) -> bytes:
-    """Say how long a page may be kept: never beyond the stream's expiry, and an empty tail not at all.
+    """Return `Cache-Control` of a page: never beyond the stream's expiry, and no caching of an empty tail.
 
     The pages of a stream never change, but an empty page at the tail changes with the next append. A response to a
     request with credentials is private.

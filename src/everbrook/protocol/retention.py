@@ -1,8 +1,8 @@
-"""Retention and snapshots: removing the beginning of a stream, and what stands in its place (002 §2).
+"""Retention and snapshots: cuts of the beginning of a stream, and the snapshots in its place (002 §2).
 
-The beginning is removed on request, by policy, or when a client publishes a snapshot of it. No cut passes the latest
-snapshot that a client published. Where there is none, a policy publishes an empty one at its cut, so that a bootstrap
-is always whole (002 §3.4).
+The beginning is cut on request, by policy, or when a client publishes a snapshot of it. No cut passes the latest
+snapshot that a client published. Without such a snapshot, a policy publishes an empty one at its cut, so that a
+bootstrap is always complete (002 §3.4).
 """
 
 import re
@@ -36,7 +36,7 @@ _DIRECTIVES = {b"max-age": "max_age_secs", b"max-bytes": "max_bytes", b"max-mess
 
 
 def parse_retention(text: bytes | None) -> Retention | None:
-    """Read `Stream-Retention`: `max-age=86400, max-bytes=1000000, max-messages=500`, or some of them."""
+    """Parse `Stream-Retention`: `max-age=86400, max-bytes=1000000, max-messages=500`, or some of these bounds."""
     if text is None:
         return None
     bounds: dict[str, int] = {}
@@ -53,13 +53,13 @@ def parse_retention(text: bytes | None) -> Retention | None:
 
 
 def format_retention(retention: Retention) -> bytes:
-    """Write a policy as the value of `Stream-Retention`."""
+    """Format a policy as the value of `Stream-Retention`."""
     bounds = ((name, getattr(retention, bound)) for name, bound in _DIRECTIVES.items())
     return b", ".join(b"%b=%d" % (name, value) for name, value in bounds if value is not None)
 
 
 def decide_retain(view: View, command: Retain) -> Decision:
-    """Cut what lies before an offset, if a snapshot covers it."""
+    """Cut the messages before an offset, if a snapshot covers them."""
     head = (stream := living_stream(view, command.name, command.now)).head
     require_kept(head, command.offset)
     snapshot = head.kept.snapshot
@@ -74,7 +74,7 @@ def decide_retain(view: View, command: Retain) -> Decision:
 
 
 def decide_trim(view: View, command: Trim) -> Decision:
-    """Cut what a stream's policy does not retain."""
+    """Cut the messages that the stream's policy does not retain."""
     stream = view.stream(command.name)
     if stream is None or ended(stream.head, stream, command.now):
         return Decision(Untouched())
@@ -93,7 +93,7 @@ def decide_trim(view: View, command: Trim) -> Decision:
 
 
 def _earliest(stream: StreamView, retention: Retention, now: int) -> int:
-    """Return where a stream begins when every bound of its policy holds."""
+    """Return the first offset of a stream for which every bound of its policy holds."""
     tail, earliest = stream.head.tail, stream.head.kept.earliest
     if retention.max_bytes is not None and tail - earliest > retention.max_bytes:
         earliest = _boundary_at_or_after(stream.boundaries, tail - retention.max_bytes)
@@ -113,21 +113,21 @@ _SHA_256 = re.compile(rb"sha-256=:([A-Za-z0-9+/]{43}=):")
 
 
 def parse_history(value: bytes | None) -> bool:
-    """Read `Stream-Snapshot-History`: whether what the snapshot covers is kept."""
+    """Parse `Stream-Snapshot-History`: whether the messages that the snapshot covers are kept."""
     if value not in {None, b"keep"}:
         raise InvalidHeader(f"Stream-Snapshot-History must be keep, got {quoted(value or b'')}")
     return value is not None
 
 
 def parse_created_at(value: bytes | None) -> int | None:
-    """Read `Stream-Created-At-Ms`: which of the streams that had this name one after the other is meant."""
+    """Parse `Stream-Created-At-Ms`: it identifies one of the streams that have had this name."""
     if value is None or (value.isdigit() and len(value) <= _LONGEST_MS):
         return None if value is None else int(value)
     raise InvalidHeader(f"Stream-Created-At-Ms must be milliseconds since 1970, got {quoted(value)}")
 
 
 def parse_digest(value: bytes | None) -> bytes | None:
-    """Take the SHA-256 out of a `Content-Digest` (RFC 9530 §2). Digests of other kinds are left alone."""
+    """Return the SHA-256 in a `Content-Digest` (RFC 9530 §2). Other digests are ignored."""
     match = _SHA_256.search(value or b"")
     if match is None and value and b"sha-256=" in value:
         raise InvalidHeader(f"Content-Digest must be sha-256=:<base64 of 32 bytes>:, got {quoted(value)}")
@@ -135,12 +135,12 @@ def parse_digest(value: bytes | None) -> bytes | None:
 
 
 def format_digest(digest: bytes) -> bytes:
-    """Write a digest as the value of `Content-Digest` (RFC 9530 §2)."""
+    """Format a digest as the value of `Content-Digest` (RFC 9530 §2)."""
     return b"sha-256=:%b:" % b64encode(digest)
 
 
 def format_snapshot_etag(snapshot: Snapshot) -> bytes:
-    """Name a snapshot by what it holds, as what, and what it covers."""
+    """Format the entity tag of a snapshot: its content, its content type and its offset."""
     content = sha256(snapshot.digest + snapshot.content_type).hexdigest()
     return b'"%016d-%b"' % (snapshot.offset, content.encode())
 
@@ -162,7 +162,8 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
         raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
     _require_newest(kept.snapshot, command)
     if command.adds_only and (kept.earliest or not command.keep_history):
-        # Only the present snapshot still describes what was cut, and it would be replaced.
+        # Without history this cuts messages. With it, the present snapshot, the only trace of the cut ones, is
+        # replaced.
         raise Forbidden("publishing this snapshot cuts messages: that needs the right to delete from the stream")
     snapshot = Snapshot(
         command.offset,
@@ -178,13 +179,13 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
 
 
 def cut(head: Head, kept: Kept) -> Decision:
-    """Return the decision that a stream keeps another part of its past."""
+    """Return the decision that a stream has another beginning, or another snapshot."""
     changed = replace(head, kept=kept)
     return Decision(Cut(changed), (Write(changed, cut=True),))
 
 
 def _require_newest(present: Snapshot | None, command: PublishSnapshot) -> None:
-    """Refuse to replace a newer snapshot, or another one than the publisher knows."""
+    """Refuse to replace a newer snapshot, or one that is not the snapshot that the publisher expects."""
     if present and command.offset < present.offset:
         raise SnapshotSuperseded(
             f"there is a newer snapshot, at {present.offset:016d}",
@@ -201,7 +202,7 @@ def _named(etag: bytes) -> str:
 
 
 def find_snapshot(head: Head, offset: int | None) -> Snapshot:
-    """Return the latest snapshot, if it is the one at `offset` where that is given (002 §2.3, §2.5)."""
+    """Return the latest snapshot. It must be the one at `offset`, if that is given (002 §2.3, §2.5)."""
     snapshot = head.kept.snapshot
     if snapshot is None:
         raise SnapshotNotFound("the stream has no snapshot")
@@ -214,7 +215,7 @@ def find_snapshot(head: Head, offset: int | None) -> Snapshot:
 
 
 def decide_delete_snapshot(view: View, command: DeleteSnapshot) -> Decision:
-    """Delete the latest snapshot if nothing that it covers was cut (002 §2.6)."""
+    """Delete the latest snapshot, if none of the messages that it covers was cut (002 §2.6)."""
     head = living_stream(view, command.name, command.now).head
     find_snapshot(head, command.offset)
     if head.kept.earliest:

@@ -1,7 +1,7 @@
-"""Server-Sent Events: one codec, encoder and decoder as inverses (§5.8).
+"""Server-Sent Events: a codec, in which the decoder is the inverse of the encoder (§5.8).
 
-A line end in a payload becomes a new `data:` line, whichever of CR, LF or CRLF it was: no payload can end its event or
-forge another. A space follows the colon only where the payload's own line begins with one.
+Each line end in a payload, be it CR, LF or CRLF, begins a new `data:` line, so that no payload can end its event or
+forge another one. A space follows the colon only if the line of the payload itself begins with a space.
 """
 
 import base64
@@ -23,7 +23,7 @@ class Event(Struct, frozen=True, gc=False):
 
 
 def encode_event(event: Event) -> bytes:
-    """Write an event. The `id` comes last, so that `event` and `data` stand next to each other."""
+    """Encode an event. The `id` comes last, so that `event` and `data` are next to each other."""
     text = event.data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     lines = b"data:%b" % text.replace(b"\n", b"\ndata:")
     if b"data: " in lines:
@@ -33,17 +33,17 @@ def encode_event(event: Event) -> bytes:
 
 
 def encode_base64(data: bytes) -> bytes:
-    """Carry bytes that are not text in an event's payload (§5.8)."""
+    """Encode bytes that are not text for the payload of an event (§5.8)."""
     return base64.b64encode(data)
 
 
 def decode_base64(data: bytes) -> bytes:
-    """Read the payload of a binary stream's event: line ends between the lines do not count (§5.8)."""
+    """Decode the payload of a binary stream's event. Line ends in it are ignored (§5.8)."""
     return base64.b64decode(data.replace(b"\n", b"").replace(b"\r", b""), validate=True)
 
 
 class Decoder:
-    """Reads events from bytes as they arrive, however they are cut."""
+    """Decodes events from bytes as they arrive, in chunks of any size."""
 
     def __init__(self) -> None:
         self._unfinished: list[bytes] = []
@@ -54,12 +54,12 @@ class Decoder:
         self._id: bytes | None = None
 
     def feed(self, received: bytes) -> list[Event]:
-        """Take more bytes, and give every event that they complete."""
+        """Take more bytes, and return the events that they complete."""
         events = (self._take(line) for line in self._lines(received))
         return [event for event in events if event]
 
     def _lines(self, received: bytes) -> list[bytes]:
-        """Cut whole lines off what was received. A CR ends its line at once; the LF of a CRLF may come later."""
+        """Return the complete lines. A CR ends its line at once, and the LF of a CRLF may come later."""
         if not received:
             return []
         if self._after_cr:
@@ -70,6 +70,7 @@ class Decoder:
             lines[0] = b"".join((*self._unfinished, lines[0]))
             self._unfinished.clear()
             if self._first_line:
+                # A byte order mark at the beginning is no part of the stream (HTML standard).
                 lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
                 self._first_line = False
         self._unfinished.append(rest)
@@ -89,18 +90,18 @@ class Decoder:
         return None
 
     def _dispatch(self) -> Event | None:
-        """End an event. One without data is none, as the HTML standard has it."""
+        """End an event. An event without data is dropped (HTML standard)."""
         data, kind = self._data, self._type or b"message"
         self._data, self._type = [], b""
         return Event(kind, b"\n".join(data), self._id) if data else None
 
 
 class Control(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a control event tells a reader."""
+    """The payload of a control event."""
 
     stream_next_offset: str
     stream_cursor: str | None = None
     up_to_date: bool = False
     stream_closed: bool = False
     data_altered: bool = False
-    """Whether the data before it is not what is stored, byte for byte: events turn the CRs of a text into LFs."""
+    """Whether the data before it differs from the stored bytes: events turn the CRs of a text into LFs."""

@@ -1,8 +1,8 @@
 """The state of a stream, and the changes that replace it.
 
-A stream is an identity that never changes and a small head that each change replaces. A change is durable entirely or
-not at all: a tuple of edits of one or several streams. Fork entries follow from the edits: writing the first head of a
-fork enters it under its source, dropping it takes the entry out.
+A stream has an identity that never changes, and a small head that each change replaces. A change is a tuple of edits of
+one or several streams; it is durable entirely or not at all. The list of a stream's forks follows from the edits: the
+first write of a fork adds it to its source, its drop removes it.
 
 Times are milliseconds since the Unix epoch, positions are counts of stored bytes.
 """
@@ -18,10 +18,10 @@ EMPTY_DIGEST = sha256().digest()
 
 
 class Snapshot(Struct, frozen=True, gc=False):
-    """What a stream's messages before `offset` add up to (002 §2).
+    """A snapshot, which stands for the messages before `offset` (002 §2).
 
-    Its bytes are the blob of that number under the stream that published it, `owner`. One that a policy published in
-    place of what it cut is empty and has none.
+    Its bytes are blob number `blob` of the stream that published it, `owner`. A snapshot that a policy published in
+    place of the messages that it cut is empty and has no blob.
     """
 
     offset: int
@@ -34,14 +34,14 @@ class Snapshot(Struct, frozen=True, gc=False):
 
     @property
     def automatic(self) -> bool:
-        """Whether a retention policy published it."""
+        """Whether a retention policy has published it."""
         return self.blob == 0
 
 
 class Kept(Struct, frozen=True, gc=False):
-    """What a stream still has of its past: everything from `earliest` on, and before that its snapshot (002 §2.2).
+    """The retained part of a stream: the messages from `earliest` on, and the snapshot for those before (002 §2.2).
 
-    Nothing is cut that a snapshot does not cover.
+    Only messages that a snapshot covers are cut.
     """
 
     earliest: int = 0
@@ -52,7 +52,7 @@ WHOLE = Kept()
 
 
 class Retention(Struct, frozen=True, gc=False):
-    """How much of its past a stream keeps by itself. What is None has no bound."""
+    """A retention policy. None means that there is no such bound."""
 
     max_age_secs: int | None = None
     max_bytes: int | None = None
@@ -60,10 +60,10 @@ class Retention(Struct, frozen=True, gc=False):
 
 
 class Fork(Struct, frozen=True, gc=False):
-    """Where a stream branches off another one (§4.2).
+    """The divergence of a stream from another one (§4.2).
 
-    `offset` is the resolved divergence point. `anchor` and `sub_offset` are what was asked for, so that the same
-    request made again is recognised. `kept` is what the source had of its past: the fork has it too.
+    `offset` is the resolved divergence point. `anchor` and `sub_offset` are the parameters of the request, by which a
+    repeated request is recognised. `kept` is the `Kept` of the source at the time, with which the fork began.
     """
 
     source: bytes
@@ -75,7 +75,7 @@ class Fork(Struct, frozen=True, gc=False):
 
 
 class Identity(Struct, frozen=True, gc=False):
-    """What a stream is from its creation to its end. A re-created stream is another incarnation."""
+    """The immutable part of a stream. A re-created stream is another incarnation."""
 
     name: bytes
     incarnation: int
@@ -89,37 +89,37 @@ class Identity(Struct, frozen=True, gc=False):
 
     @property
     def json(self) -> bool:
-        """Whether the stream keeps JSON messages (§9.1)."""
+        """Whether the stream is in JSON mode (§9.1)."""
         return self.media_type == JSON
 
     @property
     def mortal(self) -> bool:
-        """Whether the stream, or what is in it, goes by itself (§5.1)."""
+        """Whether the stream, or its messages, are removed after a time or by a policy (§5.1)."""
         return self.ttl_secs is not None or self.expires_at is not None or self.retention is not None
 
     @property
     def slides(self) -> bool:
-        """Whether the lifetime of the stream begins anew with each use."""
+        """Whether each use renews the TTL of the stream."""
         return self.ttl_secs is not None and self.expires_at is None
 
     @property
     def ages(self) -> bool:
-        """Whether the messages of the stream go when they are old."""
+        """Whether the policy of the stream removes messages by their age."""
         return self.retention is not None and self.retention.max_age_secs is not None
 
     @property
     def first_own_offset(self) -> int:
-        """Where the stream's own bytes begin: what lies before is its source's."""
+        """The offset at which the stream's own bytes begin. Bytes before it belong to its source."""
         return self.fork.offset if self.fork else 0
 
     @property
     def first_kept(self) -> Kept:
-        """What the stream has of its past when it is new: what its source has, or everything."""
+        """The `Kept` of the new stream: that of its source, or `WHOLE`."""
         return self.fork.kept if self.fork else WHOLE
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """What a producer says of its append: who it is, which epoch, which sequence (§5.2.1)."""
+    """The producer headers of an append: id, epoch and sequence number (§5.2.1)."""
 
     producer_id: bytes
     epoch: int
@@ -127,13 +127,13 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class Producer(Struct, frozen=True, gc=False):
-    """What a stream remembers of a producer: its epoch and the last sequence accepted in it (§5.2.1)."""
+    """The state of a producer in a stream: its epoch, and the last sequence number accepted in it (§5.2.1)."""
 
     epoch: int
     seq: int
     seen_at: int
     position: bytes | None = None
-    """Where in its source the producer was after its last append, in words of its own, if it says so."""
+    """The position of the producer in its source after its last append, an opaque text; None if it sends none."""
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -150,11 +150,11 @@ class Head(Struct, frozen=True, gc=False):
 
 
 class Write(Struct, frozen=True, gc=False):
-    """The stream's head becomes `head`, and `data` is appended to its bytes.
+    """Replace the head of a stream by `head`, and append `data` to its bytes.
 
-    `ends` are the offsets at which the messages in `data` end, the last being the new tail. `forgotten` are the
-    producers whose state is not kept any longer. The first write of an incarnation has `created` set, one that changes
-    what the stream keeps of its past has `cut`.
+    `ends` are the offsets at which the messages in `data` end, the last one being the new tail. `forgotten` are the
+    producers whose state is removed. `created` is set in the first write of an incarnation, `cut` in a write that
+    changes `head.kept`.
     """
 
     head: Head
@@ -168,7 +168,7 @@ class Write(Struct, frozen=True, gc=False):
 
 
 class Drop(Struct, frozen=True, gc=False):
-    """The stream and its bytes are gone, and its name is free."""
+    """Remove a stream and its bytes. Its name is free afterwards."""
 
     head: Head
 

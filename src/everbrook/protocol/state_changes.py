@@ -1,4 +1,4 @@
-"""Two dialects of events, read as one kind of change: set a value, remove it, append to it.
+"""Two dialects of events, parsed into the same changes: set a value, remove it, append to it.
 
 The State protocol writes `{type, key, value, headers: {operation}}` and has control messages; session events are
 `{key, type, operation, value}`. A message with `headers` is of the first, one without is of the second. Unknown fields
@@ -23,14 +23,14 @@ _brief.maxstring = _brief.maxother = 64
 
 
 class InvalidChange(ValueError):
-    """A message is a change in neither dialect, or does not fit the value that it changes."""
+    """A message is no change in either dialect, or does not fit the value that it changes."""
 
 
 class Set(Struct, frozen=True):
-    """The entity has this value from now on (§4.1.1, §4.1.2).
+    """Set the value of an entity (§4.1.1, §4.1.2).
 
-    `operation` is what the writer knew: that the entity is new, that it was there, or neither. It makes no difference
-    to the state.
+    `operation` says whether the writer knew that the entity is new, that it exists, or neither. It does not affect the
+    state.
     """
 
     type: str
@@ -43,7 +43,7 @@ class Set(Struct, frozen=True):
 
 
 class Remove(Struct, frozen=True):
-    """The entity is gone (§4.1.3)."""
+    """Remove an entity (§4.1.3)."""
 
     type: str
     key: str
@@ -53,7 +53,7 @@ class Remove(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """More of the entity's text, or of its list. Session events alone have it."""
+    """Append to the text or the list of an entity. Only session events have this."""
 
     type: str
     key: str
@@ -73,7 +73,7 @@ class SnapshotEnd(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """Everything before is void (§4.2.2)."""
+    """Remove all entities: all changes before are void (§4.2.2)."""
 
     offset: str | None = None
 
@@ -89,7 +89,7 @@ def shown(value: object) -> str:
 
 
 def parse_message(message: object) -> StateMessage:
-    """Read a decoded JSON message of either dialect."""
+    """Parse a decoded JSON message of either dialect."""
     if not isinstance(message, dict):
         raise InvalidChange(f"a change must be a JSON object, got {shown(message)}")
     if "headers" in message:
@@ -110,7 +110,7 @@ def _parse_state(message: Json, headers: object) -> StateMessage:
 
 
 def _parse_change(message: Json, headers: Json) -> Change:
-    """Read a change message (§5.1). `upsert` is not in the text, but in the official package."""
+    """Parse a change message (§5.1). `upsert` is not in the specification, but in the official package."""
     entity = _text(message, "type"), _text(message, "key")
     operation = headers["operation"]
     old_value = message.get("old_value", UNSET)
@@ -123,7 +123,7 @@ def _parse_change(message: Json, headers: Json) -> Change:
 
 
 def _parse_control(headers: Json) -> Control:
-    """Read a control message (§5.2)."""
+    """Parse a control message (§5.2)."""
     offset = _optional_text(headers, "offset")
     match headers["control"]:
         case "snapshot-start":
@@ -172,14 +172,14 @@ def _timestamp(headers: Json) -> str | None:
 
 
 def _value(message: Json, operation: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Take the value. `null` is one; none at all is a mistake (§4.1)."""
+    """Return the value of a message. `null` is a value; a missing one is an error (§4.1)."""
     if "value" not in message:
         raise InvalidChange(f"the operation {operation} needs a value, got {shown(message)}")
     return message["value"]
 
 
 def format_state(message: StateMessage) -> Json:
-    """Write a message as the State protocol has it, which cannot append (§5)."""
+    """Format a message in the State protocol, which has no append (§5)."""
     match message:
         case Set(type=type_, key=key, value=value):
             return _change({"type": type_, "key": key, "value": value}, message.operation, message)
@@ -213,7 +213,7 @@ def _present(optional: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def format_session(message: StateMessage) -> Json:
-    """Write a change as a session event, which has neither a transaction, nor a time, nor a value before."""
+    """Format a change as a session event, which has no transaction, no time and no old value."""
     match message:
         case Set(type=type_, key=key, value=value):
             return {"key": key, "type": type_, "operation": "set", "value": value}

@@ -1,4 +1,4 @@
-"""Views: the records that a decision rests on, as the engine or a transaction has loaded them."""
+"""Views: the interface through which a decision reads the streams."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from everbrook.protocol.subscriptions.subscription import Subscription
 
 
 class Boundaries(Protocol):
-    """Where the messages of a stream begin and end. Positions are not beyond the tail."""
+    """The message boundaries of a stream. Positions are not beyond the tail."""
 
     def is_boundary(self, offset: int) -> bool:
         """Return whether a message begins or ends at `offset`."""
@@ -22,18 +22,18 @@ class Boundaries(Protocol):
         """Return the end of the append that holds the byte at `offset`, which lies before the tail."""
 
     def seek(self, offset: int, count: int, bound: int) -> int:
-        """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
+        """Move `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
 
     def first_since(self, start: int, end: int, time: int) -> int:
-        """Return where the first message between two boundaries begins that was appended at `time` or later."""
+        """Return the beginning of the first message between two boundaries that was appended at `time` or later."""
 
 
 class StreamView(Protocol):
-    """One stream as a decision sees it: the newest state, durable or about to be."""
+    """One stream as a decision sees it: the newest state, which includes pending changes."""
 
     @property
     def boundaries(self) -> Boundaries:
-        """Where the messages of the stream begin and end, those of its sources included."""
+        """The message boundaries of the stream and its sources."""
 
     @property
     def head(self) -> Head:
@@ -45,17 +45,17 @@ class StreamView(Protocol):
 
     @property
     def followed(self) -> bool:
-        """Whether somebody waits at the tail: that keeps a sliding expiry from coming (§5.1)."""
+        """Whether a live reader waits at the tail: it keeps a sliding TTL from running out (§5.1)."""
 
     @property
     def fork_count(self) -> int:
-        """How many streams branch off this one."""
+        """The number of forks of this stream."""
 
     def producer(self, producer_id: bytes) -> Producer | None:
-        """Return what the stream remembers of a producer."""
+        """Return the state of a producer; None if the stream does not know it."""
 
     def idle_producers(self, now: int) -> tuple[bytes, ...]:
-        """Return the producers that have been silent for so long that they need not be remembered."""
+        """Return the producers that have been idle for so long that they may be forgotten."""
 
 
 class View(Protocol):

@@ -1,4 +1,4 @@
-"""The configuration of a subscription: what a request says, in a normal form that is compared by its hash (§6.2)."""
+"""The configuration of a subscription: the request in a normal form, which is compared by its hash (§6.2)."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -22,13 +22,13 @@ Kind = Literal["webhook", "pull-wake"]
 
 
 class Webhook(Struct):
-    """Where wakes are sent."""
+    """The receiver of wakes."""
 
     url: str
 
 
 class Request(Struct):
-    """The body of a request that creates a subscription, as it comes."""
+    """The body of a request that creates a subscription."""
 
     type: Kind
     pattern: str | None = None
@@ -40,7 +40,7 @@ class Request(Struct):
 
 
 class Config(Struct, frozen=True):
-    """What a subscription is, from its creation to its end, but for the streams that are linked later."""
+    """The immutable part of a subscription. Streams that are linked later are not in it."""
 
     type: Kind
     pattern: str | None = None
@@ -52,7 +52,7 @@ class Config(Struct, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """The hash by which two configurations are the same."""
+        """The hash by which configurations are compared."""
         return sha256(msgspec.json.encode(self)).digest()
 
 
@@ -60,7 +60,7 @@ _request = msgspec.json.Decoder(Request)
 
 
 def parse_config(body: bytes, root: bytes) -> Config:
-    """Read the body of a request that creates a subscription under a stream root."""
+    """Parse the body of a request that creates a subscription under a stream root."""
     try:
         request = _request.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -114,7 +114,7 @@ def require_others(streams: Iterable[str], wake_stream: str | None) -> None:
 
 
 def parse_pattern(pattern: str) -> str:
-    """Read a glob, without the slashes around it (§6.2)."""
+    """Parse a glob, and remove the slashes around it (§6.2)."""
     normal = pattern.strip("/")
     if not normal or len(normal) > MAX_PATTERN_CHARACTERS or "" in normal.split("/"):
         raise InvalidRequest(
@@ -125,14 +125,14 @@ def parse_pattern(pattern: str) -> str:
 
 
 def parse_paths(paths: list[str], root: bytes) -> list[str]:
-    """Read stream paths that are relative to a stream root (§6)."""
+    """Parse stream paths that are relative to a stream root (§6)."""
     if len(paths) > MAX_STREAMS:
         raise InvalidRequest(f"at most {MAX_STREAMS} streams at once, got {len(paths)}")
     return [parse_path(path, root) for path in paths]
 
 
 def parse_path(path: str, root: bytes) -> str:
-    """Read a stream path that is relative to a stream root (§6)."""
+    """Parse a stream path that is relative to a stream root (§6)."""
     normal = path.strip("/")
     try:
         # A percent sign stands for itself here: this is a path and not a URL.
@@ -143,7 +143,7 @@ def parse_path(path: str, root: bytes) -> str:
 
 
 def parse_subscription_id(subscription_id: bytes) -> str:
-    """Read the id of a subscription, which its creator chose (§6.1)."""
+    """Parse the id of a subscription, which its creator has chosen (§6.1)."""
     try:
         text = subscription_id.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""Globs over stream paths (§6.2): `*` is one segment, `**` any number of them, none included.
+"""Globs over stream paths (§6.2): `*` is one segment, `**` any number of segments, including none.
 
-One pattern is matched by an NFA whose states are the bits of one number: a path costs one step per segment, whatever
-the pattern. Many patterns are matched at once by a trie of their segments: what a path costs grows with its length, not
-with the number of patterns.
+One pattern is matched by an NFA whose states are the bits of one number: the cost is one step for each segment of the
+path, for any pattern. Many patterns are matched at once by a trie of their segments: the cost grows with the length of
+the path, and not with the number of patterns.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,15 @@ ONE, MANY = "*", "**"
 
 Value = TypeVar("Value")
 
-# In the trie a path may be at every place behind the first `**` at once. A pattern with more of them is matched apart.
+# In the trie a path may be at every node behind a `**` at once. A pattern with more segments behind its first `**` is
+# matched by itself, so that clients can't make the trie slow.
 MAX_TRIE_SEGMENTS = 8
-# How many patterns stay compiled.
+# The number of compiled patterns that are cached.
 COMPILED_GLOBS = 256
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return what every path begins with that a pattern matches."""
+    """Return the common prefix of all paths that a pattern matches."""
     segments: list[str] = []
     for segment in pattern.split("/"):
         if segment in {ONE, MANY}:
@@ -31,9 +32,9 @@ def literal_prefix(pattern: str) -> str:
 
 
 def normal_form(pattern: str) -> tuple[str, ...]:
-    """Return the segments of a pattern in which wildcards that follow each other are as few as they can be.
+    """Return the segments of a pattern with as few consecutive wildcards as possible.
 
-    A run of them with at least one `**` means: at least as many segments as it has `*`.
+    A run of wildcards with at least one `**` matches at least as many segments as it has `*`.
     """
     segments: list[str] = []
     for wild, run in groupby(pattern.split("/"), key=lambda segment: segment in {ONE, MANY}):
@@ -46,7 +47,7 @@ def normal_form(pattern: str) -> tuple[str, ...]:
 
 
 class Glob:
-    """One pattern. Bit n of a state is set where the first n segments besides `**` are matched."""
+    """One pattern. Bit n of a state is set if the first n segments without the `**` are matched."""
 
     __slots__ = ("_any", "_final", "_literals", "_loops")
 
@@ -79,7 +80,7 @@ class Glob:
 
 @lru_cache(COMPILED_GLOBS)
 def compile_glob(pattern: str) -> Glob:
-    """Compile a pattern, or find it compiled."""
+    """Return the compiled pattern, from a cache."""
     return Glob(normal_form(pattern))
 
 
@@ -93,14 +94,14 @@ class _Node(Generic[Value]):
 
 
 class GlobTrie(Generic[Value]):
-    """Patterns with a value each, and the values of those that match a path."""
+    """Patterns with a value each. `match` finds the values of the patterns that match a path."""
 
     def __init__(self) -> None:
         self._root: _Node[Value] = _Node(many=False)
         self._apart: dict[tuple[str, ...], tuple[Glob, dict[Value, None]]] = {}
 
     def add(self, pattern: str, value: Value) -> None:
-        """Take a pattern in."""
+        """Add a pattern with a value."""
         segments = normal_form(pattern)
         if _is_long(segments):
             self._apart.setdefault(segments, (Glob(segments), {}))[1][value] = None
@@ -114,7 +115,7 @@ class GlobTrie(Generic[Value]):
         node.values[value] = None
 
     def remove(self, pattern: str, value: Value) -> None:
-        """Let a pattern go, and what only it needed."""
+        """Remove a pattern with its value, and the nodes that only it needed."""
         form = normal_form(pattern)
         if _is_long(form):
             values = self._apart[form][1]
@@ -147,7 +148,7 @@ def _is_long(segments: tuple[str, ...]) -> bool:
 
 
 def _steps(node: _Node[Value], segment: str) -> Iterator[_Node[Value]]:
-    """Yield where a segment leads from a place in the trie."""
+    """Yield the nodes to which a segment leads from a node."""
     for key in (segment, ONE):
         child = node.children.get(key)
         if child is not None:
@@ -159,7 +160,7 @@ def _steps(node: _Node[Value], segment: str) -> Iterator[_Node[Value]]:
 
 
 def _with_none(nodes: list[_Node[Value]]) -> dict[_Node[Value], None]:
-    """Add the places that are reached because `**` may stand for nothing."""
+    """Add the nodes that are reached because `**` may match no segment."""
     reached: dict[_Node[Value], None] = {}
     while nodes:
         node = nodes.pop()

@@ -1,7 +1,7 @@
-"""Deciding on subscriptions: creation, links, wakes, leases and acks (§6, §7).
+"""The rules of subscriptions: creation, links, wakes, leases and acks (§6, §7).
 
-A decision is events for the subscription's own stream and, for a pull-wake, the wake event in the wake stream, all in
-one change: a generation and its wake are there together or not at all.
+A decision appends events to the record of the subscription and, for a pull-wake, the wake event to the wake stream.
+Both are one change, so a generation and its wake event are stored together or not at all.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ from everbrook.protocol.subscriptions.subscription import (
 )
 from everbrook.protocol.view import View
 
-# A wake names at most so many streams: the others are in the next one.
+# The largest number of streams in one wake. The next wake has the others.
 MAX_WAKE_STREAMS = 1000
 
 
@@ -80,7 +80,7 @@ def decide_subscribe(view: View, command: Subscribe) -> Decision:
 
 
 def backfill(config: Config, root: bytes, heads: Iterable[Head]) -> dict[str, Link]:
-    """Link those of some streams that the pattern of a new subscription matches, at their tails (§6.2)."""
+    """Link the streams that the pattern of a new subscription matches, at their tails (§6.2)."""
     named = ((head.identity.name[len(root) :].decode(), head) for head in heads)
     return {path: Link(head.identity.incarnation, head.tail) for path, head in named if links_by_pattern(config, path)}
 
@@ -130,7 +130,9 @@ def decide_link(view: View, command: LinkStreams) -> Decision:
 
 
 def _present_link(subscription: Subscription, path: str) -> Link | None:
-    """Return the present link of a stream. One that only the pattern links, and that had no news yet, has not begun."""
+    """Return the present link of a stream. One that only the pattern links, and that had no news yet, is
+    linked before its first message.
+    """
     unbegun = Link(0, BEFORE_FIRST) if matched_by_pattern(subscription, path) else None
     return subscription.links.get(path, unbegun)
 
@@ -156,12 +158,12 @@ def links_by_pattern(config: Config, path: str) -> bool:
 
 
 def is_linked(subscription: Subscription, path: str) -> bool:
-    """Return whether a stream is one of a subscription's."""
+    """Return whether a subscription links a stream, explicitly or by its pattern."""
     return path in subscription.explicit or matched_by_pattern(subscription, path)
 
 
 def news(view: View, subscription: Subscription, candidates: tuple[str, ...], now: int) -> dict[str, Link]:
-    """Return the streams among some that have news, with their tails."""
+    """Return the candidates that have news, with their tails."""
     tails: dict[str, Link] = {}
     for path in candidates:
         stream = view.stream(subscription.root.encode() + path.encode())
@@ -176,7 +178,7 @@ def news(view: View, subscription: Subscription, candidates: tuple[str, ...], no
 
 
 def decide_wake(view: View, command: WakeUp) -> Decision:
-    """Begin a generation, unless one is in flight or there is nothing to do (§7)."""
+    """Begin a generation, unless one is in flight or no candidate has news (§7)."""
     subscription = view.subscription(command.name)
     if subscription is None or subscription.wake:
         return Decision(Untouched())
@@ -210,7 +212,7 @@ def _wake_event(view: View, subscription: Subscription, generation: int, path: s
 
 
 def decide_claim(view: View, command: Claim) -> Decision:
-    """Return the lease to a worker (§7.2)."""
+    """Give the lease to a worker (§7.2)."""
     subscription = _known(view, command.name)
     if not subscription.pull:
         raise InvalidRequest("a webhook subscription is not claimed: its receiver is called")
@@ -228,7 +230,7 @@ def decide_claim(view: View, command: Claim) -> Decision:
 
 
 def decide_report(view: View, command: Report) -> Decision:
-    """Take acks of the current wake, and end it if the work is done (§7.1, §7.2, §7.3)."""
+    """Record acks of the current wake, and end it if the work is done (§7.1, §7.2, §7.3)."""
     subscription = _known(view, command.name)
     wake = subscription.wake
     if wake is None or command.wake_id != wake.wake_id or command.generation != subscription.generation:
@@ -243,7 +245,7 @@ def decide_report(view: View, command: Report) -> Decision:
 
 
 def _ack(view: View, subscription: Subscription, path: str, offset: int) -> Link:
-    """Check an ack: it may neither move back nor lie beyond the tail."""
+    """Validate an ack: it must not move back, and must not lie beyond the tail."""
     stream = view.stream((subscription.root + path).encode())
     if stream is None or not is_linked(subscription, path):
         raise InvalidAck(f"{path!r} is not a stream of the subscription")
@@ -266,7 +268,7 @@ def decide_lapse(view: View, command: Lapse) -> Decision:
 
 
 def decide_deliver(view: View, command: Deliver) -> Decision:
-    """Record the result of a delivery. A receiver that is done acks all that its wake named (§7.1)."""
+    """Record the result of a delivery. A receiver that is done acknowledges all tails of its wake (§7.1)."""
     subscription = view.subscription(command.name)
     if subscription is None:
         return Decision(Untouched())
@@ -284,7 +286,7 @@ def decide_deliver(view: View, command: Deliver) -> Decision:
 
 
 def _newer(subscription: Subscription, tails: dict[str, Link]) -> dict[str, Link]:
-    """Return the tails of a wake that lie beyond what was acknowledged meanwhile, of streams that are still linked."""
+    """Return the tails of a wake that lie beyond the acked offsets, of streams that are still linked."""
     return {
         path: link
         for path, link in tails.items()
@@ -293,7 +295,7 @@ def _newer(subscription: Subscription, tails: dict[str, Link]) -> dict[str, Link
 
 
 def decide_compact(view: View, command: Compact) -> Decision:
-    """Append an event that states everything, and cut the events before it."""
+    """Append an event with the whole state, and cut the events before it."""
     stated = encode_events((Stated(_known(view, command.name)),))
     write = _append(living_stream(view, command.name, command.now).head, stated, command.now)
     start = write.head.tail - len(write.data)

@@ -1,7 +1,7 @@
-"""A subscription: its state, the commands to it, and the events that it is folded from.
+"""A subscription: its state, its commands, and the events from which it is folded.
 
-Each change of a subscription appends events to a stream of its own, which no URL leads to. Which streams have news is
-not kept: it follows from their tails and from what was acknowledged, so that no crash can lose it (§7).
+Each change of a subscription appends events to its record, a stream without a URL. It is not stored which streams have
+news: this follows from their tails and from the acks, so that no crash can lose it (§7).
 """
 
 from typing import Final
@@ -17,25 +17,25 @@ BEFORE_FIRST: Final = -1
 
 
 class Link(Struct, frozen=True, array_like=True):
-    """How far the work on one incarnation of a stream has come: `acked` is the last processed offset."""
+    """The progress of the work on one incarnation of a stream: `acked` is the last processed offset."""
 
     incarnation: int
     acked: int
 
 
 class Wake(Struct, frozen=True):
-    """A wake in flight: which streams had news up to where, who works on it, and until when (§7.3)."""
+    """A wake in flight: the streams with news and their tails, the holder of the lease, and its end (§7.3)."""
 
     wake_id: str
     tails: dict[str, Link]
     holder: str | None = None
     lease_until: int | None = None
     told_in: int = 0
-    """The incarnation of the wake stream that tells of it, for a pull-wake."""
+    """The incarnation of the wake stream that has the wake event, for a pull-wake."""
 
 
 class Subscription(Struct):
-    """A subscription as it is now. Only events change it."""
+    """The state of a subscription. Only events change it."""
 
     id: str
     root: str
@@ -51,16 +51,16 @@ class Subscription(Struct):
 
     @property
     def pull(self) -> bool:
-        """Whether workers come for the wakes, rather than being called."""
+        """Whether workers claim the wakes; otherwise the server calls a webhook."""
         return self.config.type == "pull-wake"
 
     def acked(self, path: str, incarnation: int) -> int:
-        """Return the last processed offset of a stream. One that is new to the subscription has none."""
+        """Return the last processed offset of a stream; `BEFORE_FIRST` if the subscription does not know it yet."""
         link = self.links.get(path)
         return link.acked if link and link.incarnation == incarnation else BEFORE_FIRST
 
     def has_news(self, path: str, incarnation: int, tail: int) -> bool:
-        """Return whether a stream has more than was processed (§7)."""
+        """Return whether a stream has unprocessed messages (§7)."""
         return tail > max(0, self.acked(path, incarnation))
 
 
@@ -71,7 +71,7 @@ class Linked(Struct, frozen=True, tag="linked"):
 
 
 class Unlinked(Struct, frozen=True, tag="unlinked"):
-    """An explicit link was removed. `forgotten` if nothing else links the stream."""
+    """An explicit link was removed. `forgotten`: the pattern does not link the stream either."""
 
     path: str
     forgotten: bool
@@ -85,7 +85,7 @@ class Woken(Struct, frozen=True, tag="woken"):
 
 
 class Held(Struct, frozen=True, tag="held"):
-    """A worker has the lease until a time, and may have processed some of the work."""
+    """A worker has the lease until `lease_until`, and may have processed a part of the work."""
 
     holder: str | None
     lease_until: int
@@ -99,7 +99,7 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    """A delivery failed; the next attempt comes at a time."""
+    """A delivery failed. The next attempt is made at `next_attempt_at`."""
 
     failures: int
     next_attempt_at: int
@@ -110,7 +110,7 @@ class Delivered(Struct, frozen=True, tag="delivered"):
 
 
 class Stated(Struct, frozen=True, tag="stated"):
-    """The whole state: the first event of a subscription, and the one that compaction leaves."""
+    """The whole state: the first event of a subscription, and the only one after a compaction."""
 
     subscription: Subscription
 
@@ -121,17 +121,17 @@ _events = msgspec.json.Decoder(list[Event])
 
 
 def decode_events(body: bytes) -> list[Event]:
-    """Read events as they are stored."""
+    """Decode stored events."""
     return _events.decode(body)
 
 
 def encode_events(events: tuple[Event, ...]) -> bytes:
-    """Write events as they are stored."""
+    """Encode events for their record."""
     return msgspec.json.encode(events)
 
 
 def fold(subscription: Subscription | None, event: Event) -> Subscription:
-    """Return the subscription after an event. All but the first change it in place."""
+    """Return the subscription after an event. All events but `Stated` change it in place."""
     if isinstance(event, Stated):
         return event.subscription
     assert subscription is not None  # noqa: S101 - the first event states everything
@@ -166,14 +166,15 @@ def _apply(subscription: Subscription, event: Event) -> None:
 
 
 def format_position(offset: int) -> str:
-    """Write an offset as clients see it, or that nothing was processed yet."""
+    """Format an offset for clients; -1 if nothing was processed yet."""
     return "-1" if offset == BEFORE_FIRST else format_offset(offset).decode()
 
 
 class Subscribe(Struct, frozen=True):
-    """Create a subscription under a stream root, whose URL is `base_url`, or find it as described (§6.2).
+    """Create a subscription under a stream root, whose URL is `base_url`, or find it with the same configuration
+    (§6.2).
 
-    `matched` are the streams that its pattern links. The engine has looked them up before, because that may take
+    `matched` are the streams that its pattern links. The engine finds them before the decision, because that may take
     several turns of the event loop.
     """
 
@@ -211,7 +212,7 @@ class UnlinkStream(Struct, frozen=True):
 
 
 class WakeUp(Struct, frozen=True):
-    """Begin a generation, if there is news in any of these streams and no wake is in flight (§7)."""
+    """Begin a generation, if any of the candidates has news and no wake is in flight (§7)."""
 
     name: bytes
     now: int
@@ -220,7 +221,7 @@ class WakeUp(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """Take the lease of a wake, or of one that begins with it (§7.2)."""
+    """Take the lease of the present wake, or of a new one (§7.2)."""
 
     name: bytes
     now: int
@@ -230,7 +231,7 @@ class Claim(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Acknowledge what was processed, and whether the work is done: a callback, an ack, or a release (§7.1, §7.2)."""
+    """Acknowledge processed offsets, and end the wake if it is done: a callback, an ack, a release (§7.1, §7.2)."""
 
     name: bytes
     now: int
@@ -258,7 +259,7 @@ class Deliver(Struct, frozen=True):
 
 
 class Compact(Struct, frozen=True):
-    """Compact a subscription: replace its events by one that states everything."""
+    """Compact a subscription: replace its events by one with the whole state."""
 
     name: bytes
     now: int
@@ -270,13 +271,13 @@ SubscriptionCommand = (
 
 
 class Confirmed(Struct, frozen=True):
-    """The subscription was there, configured as asked."""
+    """The subscription exists with the configuration of the command."""
 
     subscription: Subscription
 
 
 class Changed(Struct, frozen=True):
-    """Events became a part of the subscription, and took so many bytes."""
+    """Events were appended to the record of the subscription, `size` bytes."""
 
     name: bytes
     events: tuple[Event, ...]
