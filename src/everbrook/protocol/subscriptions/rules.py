@@ -130,9 +130,7 @@ def decide_link(view: View, command: LinkStreams) -> Decision:
 
 
 def _present_link(subscription: Subscription, path: str) -> Link | None:
-    """Return the present link of a stream. One that only the pattern links, and that had no news yet, is
-    linked before its first message.
-    """
+    """Return the present link of a stream. Without news so far, a stream of the pattern is linked at its beginning."""
     unbegun = Link(0, BEFORE_FIRST) if matched_by_pattern(subscription, path) else None
     return subscription.links.get(path, unbegun)
 
