@@ -1,8 +1,8 @@
-"""The interface of every storage engine.
+"""The interface of every storage.
 
-A group of changes is first made durable (`persist`), then visible (`apply`). Between the two no reader sees it; a crash
-in between loses none of it. The storage mode says what a change survives once `persist` has returned: in memory mode it
-survives nothing, in a durable mode what `promise` says.
+A group of changes is first made durable (`persist`), then visible (`apply`). Between the two no reader sees it, and a
+crash in between loses none of it. After `persist` has returned, a change survives what the `promise` of the storage
+mode says. In memory mode it survives nothing.
 """
 
 import errno
@@ -17,7 +17,7 @@ from everbrook.storage.message_index import MessageIndex, Messages
 
 
 class Checkpoints:
-    """Counts the checkpoints of a store. Its threads write plain numbers, and the metrics read them without a lock."""
+    """Counts the checkpoints of a store. Threads of the store write plain numbers; metrics read them without a lock."""
 
     __slots__ = ("done", "failed", "journal_bytes", "last_secs", "secs")
 
@@ -50,7 +50,7 @@ class Draft(Protocol):
 
 
 class BlobReader(Protocol):
-    """A blob that is being read. It stays readable to its end, even if the blob is removed meanwhile."""
+    """A blob that is being read. It remains readable to its end, even if the blob is removed meanwhile."""
 
     def read(self, size: int) -> bytes:
         """Return the next bytes, at most `size`; none at the end."""
@@ -62,8 +62,9 @@ class BlobReader(Protocol):
 class Blobs(Protocol):
     """The bytes of snapshots, each written once, beside the streams. Any thread may call; calls may wait for a disk.
 
-    A blob is whole and durable before a change refers to it. A blob without a reference is an orphan, left by a crash
-    or superseded, and is removed. Its key is its owner, the incarnation of the stream that published it, and a number.
+    A blob is complete and durable before a change refers to it. A blob without a reference is an orphan: a crash has
+    left it, or its snapshot was replaced. Orphans are removed. The key of a blob is its owner, which is the incarnation
+    of the stream that published it, and a number.
     """
 
     def begin(self, owner: int, number: int) -> Draft:
@@ -77,14 +78,14 @@ class Blobs(Protocol):
         """
 
     def remove(self, owner: int, number: int) -> None:
-        """Remove a blob, if it is there."""
+        """Remove a blob, if it exists."""
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
         """Return the owners and numbers of all blobs, in batches. Blobs that are being written may be among them."""
 
 
 class StorageFull(Exception):
-    """There is no room, or no file descriptor, for a group: nothing of it is stored, and the storage goes on."""
+    """There is no room or no file descriptor for a group. No part of it is stored, and the storage works on."""
 
 
 def refusal(error: OSError) -> Exception:
@@ -97,7 +98,7 @@ def refusal(error: OSError) -> Exception:
 def refusal_to_open(error: OSError) -> Exception:
     """Map EMFILE, ENFILE and ENOMEM to `StorageFull` as well, for an error of opening a file or of making a folder.
 
-    Without a descriptor or memory the file was not touched, so the storage goes on. This holds for opening only: after
+    Without a descriptor or memory the file was not touched, so the storage works on. This holds for opening only: after
     a sync that failed with ENOMEM it is unknown which bytes are durable.
     """
     if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
@@ -119,7 +120,7 @@ class PinnedFile(Struct, frozen=True):
     name: str
     size: int
     stamp: str = ""
-    """While the stamp and the size of a file stay the same, so do its bytes. Empty: only reading the file tells."""
+    """While the stamp and the size of a file stay the same, so do its bytes. Empty: the file must be compared."""
 
 
 class Pin(Protocol):
@@ -145,10 +146,10 @@ class Pin(Protocol):
 
 
 class Storage(Protocol):
-    """Keeps streams. All calls but `persist` and `seal` come from the thread that owns the streams."""
+    """Stores streams. All calls but `persist` and `seal` come from the thread that owns the streams."""
 
     promise: str
-    """What an acknowledged change survives, as a text for the log and the user interface."""
+    """The failures that an acknowledged change survives, as a text for the log and the user interface."""
 
     blocking: bool
     """Whether `persist` waits for a disk or a network, and so needs a thread of its own. If not, `persist` does nothing
@@ -184,9 +185,9 @@ class Storage(Protocol):
     def last_incarnation(self) -> int:
         """At least the largest incarnation that was ever stored, and the largest number of a blob in a head.
 
-        It includes streams and snapshots that were deleted, and is as durable as they were. A number is never used
-        twice, even if the clock was set back before a restart: a client may still hold it in an offset, an entity tag
-        or a fork.
+        It includes deleted streams and snapshots, and is as durable as they were. A number must never be used twice,
+        even if the clock was set back before a restart: a client may still have it in an entity tag or a stored
+        position.
         """
 
     @property
@@ -231,7 +232,7 @@ class Storage(Protocol):
     def mortal(self, after: int, limit: int, /) -> list[Head]:
         """Return stored streams with a lifetime or a retention policy, in the order of their incarnations.
 
-        A storage whose streams are always in memory gives none.
+        A storage whose streams are always in memory returns none.
         """
 
     def fork_count(self, incarnation: int) -> int:
@@ -256,34 +257,34 @@ class Storage(Protocol):
         """
 
     def discard(self, incarnation: int) -> None:
-        """Free the space of bytes that neither the stream nor a fork of it retains, some of it later."""
+        """Free the space of bytes that neither the stream nor a fork of it retains, now or with a later checkpoint."""
 
     def keeps(self, owner: int, blob: int) -> bool:
         """Return whether a blob is the snapshot of its owner, or one that a fork of it began with."""
 
     def pin(self) -> Pin | None:
-        """Keep everything that is durable now readable while the storage goes on. None: nothing is on a disk.
+        """Return a consistent view of the files, which remains readable while the storage works on. None: no files.
 
         Call it while nothing is being persisted; it returns at once. Files that are removed meanwhile take up room
-        until the pin is released or the storage closed.
+        until the pin is released or the storage is closed.
         """
 
     def verify(self) -> str | None:
         """Return the reason why nothing may be persisted any more, or None.
 
-        Another process may write to the folder of the store by now, or its base was found damaged. The caller must not
-        call `close` then, because it writes as well.
+        Another process may write to the folder of the store by now, or its base was found damaged. Then the caller must
+        not call `close` either, because it writes.
         """
 
     def close(self) -> None:
-        """Release everything that the engine holds open, pins too. No method may be called afterwards."""
+        """Release all files, locks and pins. No method may be called afterwards."""
 
 
 def floor_of(head: Head, oldest_fork: Identity | None) -> int:
     """Return the offset before which neither a stream nor a fork of it needs the stream's bytes.
 
-    A fork needs what its source retained when the fork was made. A source retains less and less, so the oldest living
-    fork needs the most.
+    A fork needs the bytes that its source retained when the fork was made. A source retains less and less, so the
+    oldest living fork needs the most.
     """
     earliest = head.kept.earliest
     return min(earliest, oldest_fork.first_kept.earliest) if oldest_fork else earliest

@@ -22,7 +22,7 @@ INCARNATION = Struct(">Q")
 PLACE = Struct(">QQ")
 CHECKSUM = Struct("<I")
 _OFFSET = Struct("<Q")
-# The limit of LMDB, and so the longest name.
+# The longest key of LMDB, and so the longest name.
 MAX_KEY_BYTES = 511
 
 DATA = "data.mdb"
@@ -38,7 +38,7 @@ class Database:
 
 
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
-"""The errors of unpacking bytes that verify and still can't be parsed."""
+"""The errors of unpacking: bytes may verify and still be impossible to parse, if another version wrote them."""
 
 
 class Rows:
@@ -52,7 +52,7 @@ class Rows:
         return self._transaction.cursor(self._databases[database])
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
-        """Return a value as it is stored."""
+        """Return a value with its checksum."""
         value = self._transaction.get(key, db=self._databases[database])
         return None if value is None else bytes(value)
 
@@ -111,11 +111,11 @@ class RowDamaged(Exception):
 def verified_range(
     cursor: lmdb.Cursor, prefix: bytes, after: bytes, is_foreign: Callable[[bytes, bytes], bool]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows whose keys begin with `prefix` and follow `after`, verified, with their values.
+    """Yield the verified rows whose keys begin with `prefix` and follow `after`.
 
-    Raises `RowDamaged` if one of them may be missing. A row whose key was damaged is out of order: it may stand next to
-    the range that it belongs to. `is_foreign` tells, by its key and value, whether a damaged row next to the range
-    belongs to another one.
+    Raises `RowDamaged` if one of them may be missing. A row whose key is damaged is out of order: it may be next to the
+    range to which it belongs. `is_foreign` returns, for the key and the value of a damaged row next to the range,
+    whether the row belongs to another range.
     """
     start = max(prefix, after)[:MAX_KEY_BYTES]
     if start:
@@ -141,7 +141,7 @@ def verified_range(
 
 
 def _verify_before(cursor: lmdb.Cursor, start: bytes, is_foreign: Callable[[bytes, bytes], bool]) -> None:
-    """Verify the row before `start`, and further rows while they are damaged: a damaged key may have misled LMDB."""
+    """Verify the row before `start`, and further ones while they are damaged: a damaged key misleads LMDB's search."""
     there = cursor.prev() if cursor.set_range(start) else cursor.last()
     while there:
         key, sealed = bytes(cursor.key()), bytes(cursor.value())
@@ -163,12 +163,12 @@ def start_of(cursor: lmdb.Cursor) -> int:
 
 
 def seek_before(cursor: lmdb.Cursor, key: bytes) -> bool:
-    """Go to the last row before `key`. Returns whether there is one."""
+    """Go to the last row before `key`. Returns whether it exists."""
     return cursor.prev() if cursor.set_range(key) else cursor.last()
 
 
 def seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> bool:
-    """Go to the chunk that holds the byte at `offset`, or the last one before it. Returns whether there is one."""
+    """Go to the chunk with the byte at `offset`, or to the last one before it. Returns whether it exists."""
     return offset >= 0 and seek_before(cursor, PLACE.pack(incarnation, offset + 1)) and holds(cursor, incarnation)
 
 
@@ -177,7 +177,7 @@ def place_of(database: bytes, key: bytes) -> str:
 
 
 def parse_head(packed: bytes, *, whole: bool = False) -> Head:
-    """Read a row of the streams; with `whole`, nothing may follow the head."""
+    """Parse a row of the streams. With `whole`, nothing may follow the head."""
     unpacker = Unpacker(packed)
     head, _ = unpack_head(unpacker, unpack_identity(unpacker))
     if whole and unpacker.position != len(packed):
@@ -186,7 +186,7 @@ def parse_head(packed: bytes, *, whole: bool = False) -> Head:
 
 
 def readable_head(packed: bytes | None, *, whole: bool = False) -> Head | None:
-    """Read a row of the streams; None if it is missing or can't be parsed."""
+    """Parse a row of the streams. None: it is missing or can't be parsed."""
     with suppress(*UNREADABLE):
         return None if packed is None else parse_head(packed, whole=whole)
     return None
@@ -205,7 +205,7 @@ def is_removal(key: bytes, sealed: bytes) -> bool:
 
 
 def parse_mark(packed: bytes | None) -> DamageMark:
-    """Read a damage mark. If the mark is damaged too, the whole stream counts as damaged."""
+    """Parse a damage mark. If the mark is damaged too, the whole stream counts as damaged."""
     if packed is None or len(packed) < _OFFSET.size:
         return DamageMark(0, "the row that describes its damage is damaged too")
     return DamageMark(_OFFSET.unpack_from(packed)[0], packed[_OFFSET.size :].decode("utf-8", "replace"))

@@ -21,7 +21,7 @@ _SIZES = {APPLIED: NUMBER.size, LAST_INCARNATION: NUMBER.size, NEEDED: NUMBERS.s
 
 
 class Opened(Value, frozen=True):
-    """How a store was opened: whether its journal was synced, and in which run of the machine."""
+    """How a store was opened: whether its journal was synced, and in which boot of the machine."""
 
     sync: bool
     boot: str
@@ -32,12 +32,12 @@ class Opened(Value, frozen=True):
 
 
 class BaseState(Value, frozen=True, kw_only=True):
-    """The state of the base."""
+    """The rows of `meta`, parsed."""
 
     applied: int = 0
     """The number of the last change that is in the base."""
     last_incarnation: int = 0
-    """At least the largest incarnation that was ever stored, those of deleted streams included."""
+    """At least the largest incarnation that was ever stored, including those of deleted streams."""
     needed: Needed = Needed()
     manifest: bytes = b""
     opened: bytes = b""
@@ -59,7 +59,7 @@ def is_readable(key: bytes, value: bytes | None) -> bool:
 
 
 def parse_state(rows: Mapping[bytes, bytes]) -> BaseState:
-    """Read the rows of the state. One that is missing has not been written yet."""
+    """Parse the rows of the state. A missing row has not been written yet."""
     return BaseState(
         applied=NUMBER.unpack(rows.get(APPLIED, bytes(NUMBER.size)))[0],
         last_incarnation=NUMBER.unpack(rows.get(LAST_INCARNATION, bytes(NUMBER.size)))[0],
@@ -70,8 +70,8 @@ def parse_state(rows: Mapping[bytes, bytes]) -> BaseState:
 
 
 def parse_opened(text: bytes) -> Opened | None:
-    """Read how a store was opened last, if it was. Raises `StoreError` if the row can't be parsed."""
+    """Parse how the store was opened last; None if it never was. Raises `StoreError` if the row can't be parsed."""
     try:
         return msgspec.json.decode(text, type=Opened) if text else None
     except msgspec.MsgspecError as error:
-        raise StoreError(f"{BASE}/{DATA} does not tell how the store was opened last: {error}") from None
+        raise StoreError(f"{BASE}/{DATA} has no readable record of the last opening of the store: {error}") from None

@@ -71,7 +71,7 @@ class Checkpoint:
         try:
             self._writer.abandon()
         finally:
-            # LMDB has one writer: without the abort, the next checkpoint would wait for this transaction for ever.
+            # LMDB allows one writer: without the abort the next checkpoint would wait for this transaction for ever.
             self._transaction.abort()
 
     def take(self, recent: Recent, marks: Mapping[int, DamageMark]) -> None:
@@ -82,7 +82,7 @@ class Checkpoint:
         for stream in recent.streams.values():
             self._stream(stream)
             self._rest()
-        # After the appends, so that those find the segment that they continue.
+        # After the appends, which must still find the segment that they continue.
         self.discard(recent.floors)
         for name, holder in recent.names.items():
             self._rest()
@@ -116,14 +116,15 @@ class Checkpoint:
     def append(self, identity: Identity, chunks: list[Chunk]) -> None:
         """Add chunks to a stream. A small last chunk is joined with the first of them.
 
-        In segments there are only full chunks: until a stream has the bytes for one, its rows hold them.
+        Segments have full chunks only. Until a stream has the bytes of a full chunk, they are in rows.
         """
         incarnation = identity.incarnation
         tail = self._inline_tail(incarnation, chunks[0].start)
         inline_bytes = sum(len(chunk.data) for chunk in (*tail, *chunks))
         if self._in_segments and inline_bytes >= self._chunk_bytes:
             if tail:
-                # Only the first one is cut again: to move the bounds of all takes as long as all of them.
+                # Only the first chunk is cut again: to move the bounds of all would cost as much as to cut the whole
+                # run.
                 chunks = cut_chunk(reduce(joined, (*tail, chunks[0])), self._chunk_bytes) + chunks[1:]
             for chunk in tail:
                 for database in (Database.CHUNKS, Database.INDEXES):
@@ -162,7 +163,7 @@ class Checkpoint:
     def _inline_tail(self, incarnation: int, end: int) -> list[Chunk]:
         """Return the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.
 
-        Damaged chunks are left as they are: writing them again would give damaged bytes a valid checksum.
+        A damaged chunk is not among them, because to write it again would give damaged bytes a valid checksum.
         """
         cursor = self._rows.cursor(Database.CHUNKS)
         chunks: list[Chunk] = []
@@ -177,7 +178,7 @@ class Checkpoint:
         return chunks
 
     def _chunk(self, key: bytes, row: bytes) -> Chunk | None:
-        """Read a whole chunk that is a row, if it and its index verify."""
+        """Read a chunk that is a row. None: the chunk or its index does not verify."""
         data, checksums = inline_parts(row)
         packed = self._rows.value(Database.INDEXES, key)
         if packed is None or unpack_extent(packed) is None or damaged_block(key, data, 0, checksums) is not None:
@@ -186,7 +187,7 @@ class Checkpoint:
         return Chunk(start, bytes(data), unpack_index(packed, start))
 
     def _last_location(self, incarnation: int, before: int) -> Location | None:
-        """Return where the last chunk of a stream is that lies in a segment."""
+        """Return the location of the last chunk of a stream in a segment."""
         cursor = self._rows.cursor(Database.CHUNKS)
         there = seek_before(cursor, PLACE.pack(incarnation, before))
         while there and holds(cursor, incarnation):
@@ -212,7 +213,7 @@ class Checkpoint:
         there = cursor.set_range(PLACE.pack(incarnation, 0))
         while there and holds(cursor, incarnation):
             key, row, start = bytes(cursor.key()), bytes(cursor.value()), start_of(cursor)
-            # A damaged row does not tell which segment it is about: the checker finds what is left of it.
+            # A damaged row does not name its segment. The segment stays, and the check reports it as a leftover.
             located = None if is_inline(row) else parse_location(key, row)
             segment = located[0].segment if located else None
             if floor is not None and start + chunk_length(row) > floor:
@@ -231,7 +232,7 @@ class Checkpoint:
             self.removals.append((incarnation, segment))
 
     def _drop(self, incarnation: int) -> None:
-        """Remove everything of a stream."""
+        """Remove all rows of a stream."""
         key = INCARNATION.pack(incarnation)
         if self._rows.value(Database.STREAMS, key) is None:
             self._unlink_fork(incarnation)
@@ -249,6 +250,7 @@ class Checkpoint:
                 self._rows.delete(Database.FORKS, key)
 
     def removed(self, segments: Iterable[tuple[int, int]]) -> None:
+        """Delete the rows of segments whose files are durably removed."""
         for incarnation, segment in segments:
             self._rows.delete(Database.REMOVALS, PLACE.pack(incarnation, segment))
 
@@ -278,6 +280,9 @@ class Checkpoint:
         self._rows.put(Database.META, MANIFEST_COPY, format_manifest(manifest))
 
     def commit(self) -> None:
-        """Make it durable: the segments first, then the rows that refer to them."""
+        """Make the transaction durable: first the segments, then the rows that refer to them.
+
+        In the other order a crash between the two would leave rows that locate chunks that are not on the disk.
+        """
         self._writer.sync()
         self._transaction.commit()

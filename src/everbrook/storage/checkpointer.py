@@ -1,7 +1,8 @@
-"""The checkpointer: takes recent changes into the base in the background, and gives space back.
+"""The checkpointer: takes recent changes into the base in the background, and frees the space of removed bytes.
 
-A failed checkpoint is tried again. Until one succeeds, the journal and memory keep all changes since the last one.
-Back-pressure bounds their size: beyond the bound changes wait, and they are refused while checkpoints fail.
+A failed checkpoint is tried again. Until one succeeds, the journal and the memory keep all changes since the last
+checkpoint. Back-pressure bounds their size: beyond the bound, changes wait for the checkpoint, and are refused while
+checkpoints fail.
 """
 
 import logging
@@ -27,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 class Pace:
-    """Makes a checkpoint rest for a part of its time, unless it is in a hurry.
+    """Makes a checkpoint pause for a part of its time, unless it is urgent.
 
-    While it works, the event loop and the commits wait for the interpreter's lock several times for each append.
+    While it works, the event loop and the commit thread wait for the interpreter's lock several times for each append.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Pace:
         self._since = clock()
 
     def rest(self) -> None:
-        """Rest if the work has lasted long enough."""
+        """Pause if the last pause was long enough ago."""
         worked_secs = self._clock() - self._since
         if worked_secs >= self._work_secs:
             if not self._hurries():
@@ -57,7 +58,7 @@ class Pace:
 
 
 Removals = list[tuple[int, int]]
-"""Segments: the incarnations of their streams, and their first offsets."""
+"""Segments, as the incarnations of their streams and their first offsets."""
 
 
 class Checkpointer:
@@ -83,14 +84,15 @@ class Checkpointer:
         self.stats = Checkpoints()
 
     def remove_leftovers(self, written: set[int] | None) -> None:
-        """Remove the segments that a crash kept an earlier process from removing, or from referring to.
+        """Remove the segments that a crash has left: those that were to be removed, and those without a row.
 
-        A checkpoint that a crash interrupted may have begun segments of streams that the journal has bytes of: those
-        are in `written`; None means that any stream may be among them.
+        A checkpoint that a crash interrupted may have begun segments of the streams whose bytes are in the journal.
+        These streams are `written`; None means that it may be any stream.
         """
         self._remove(self._base.removals())
         if self._base.segments.used and written != set():
-            # In the background, before the first checkpoint: folders are listed for that.
+            # In the background, because it lists folders. The executor runs it before the first checkpoint, whose new
+            # segments must not be taken for leftovers.
             last_incarnation = self._base.state().last_incarnation if written is None else 0
             self._executor.submit(self._remove_begun, written, last_incarnation)
 
@@ -105,11 +107,13 @@ class Checkpointer:
     def follow(self, applied: int) -> None:
         """End a checkpoint that is done, and begin one if the journal is large enough.
 
-        `applied` is the number of the last change in memory. The journal may hold the next group already.
+        `applied` is the number of the last change in memory. The journal may have the next group already.
         """
         if self._under_way:
             self._end()
         if self._view.checkpointing is None and self._journal.size >= self._tuning.checkpoint_bytes:
+            # From here on changes go to the new layer, and the next group to a new file. The checkpoint covers the
+            # changes up to `applied`. The old file may have later ones too; then `trim` keeps it.
             self._view.set_aside()
             self._number, self._marks = applied, dict(self._view.marks)
             self._journal.roll()
@@ -117,21 +121,21 @@ class Checkpointer:
             self._submit()
 
     def wait_for_room(self) -> None:
-        """Wait for the checkpoint that is under way if memory holds too much. The committer's thread calls this."""
+        """Wait for the checkpoint under way if the journal is too large: back-pressure. Called by the commit thread."""
         if self._journal.pending_bytes < self._tuning.checkpoint_bytes * self._tuning.max_recent_checkpoints:
             return
         under_way = self._under_way
         if under_way and (error := under_way.exception()):
-            # `follow` runs only after a change, and changes are refused now: so this thread starts the retry.
+            # `follow` runs only after a change, and changes are refused now, so the retry must start here.
             self._retry(under_way)
             raise StorageFull(f"checkpoints fail, and no more changes can be held in memory: {error}")
 
     def _hurries(self) -> bool:
-        """Return whether a checkpoint must not rest: the server stops, or the next checkpoint is due already."""
+        """Return whether a checkpoint must not pause: the server stops, or the next checkpoint is due already."""
         return self._closing or self._journal.size >= self._tuning.checkpoint_bytes
 
     def _retry(self, failed: Future[Removals]) -> None:
-        """Try a failed checkpoint again. Two threads may come here; the lock lets one of them submit it."""
+        """Try a failed checkpoint again. Two threads may call this at once; the lock lets one of them submit it."""
         with self._retry_lock:
             if self._under_way is failed:
                 self._submit()
@@ -139,14 +143,15 @@ class Checkpointer:
     def _submit(self) -> None:
         aside = self._view.checkpointing
         if aside is not None:
-            # A stream that was dropped meanwhile is still in the base, and so is its damage.
+            # Also the marks of streams that were dropped since: they are still in the base, and so is their damage.
             marks, last_incarnation = self._view.marks | self._marks, self._view.last_incarnation
             self._under_way = self._executor.submit(self._make, aside, self._number, marks, last_incarnation)
 
     def _make(self, recent: Recent, number: int, marks: dict[int, DamageMark], last_incarnation: int) -> Removals:
-        """Take changes up to `number` into the base, then trim the journal. Returns the segments that are gone."""
+        """Take changes up to `number` into the base, then trim the journal. Returns the segments without rows."""
         began = time.perf_counter()
         try:
+            # Begin the next file first: only then the old one has ended, and `trim` can remove it.
             self._journal.begin()
             with Checkpoint(self._base, self._tuning, Pace(self._tuning, self._hurries).rest) as checkpoint:
                 checkpoint.take(recent, marks)
@@ -159,7 +164,7 @@ class Checkpointer:
             self.stats.note(time.perf_counter() - began, failed=True)
             raise
         try:
-            # The base has the changes now: an error here must not make the checkpointer take them in again.
+            # Not in the `try` above: the base has the changes now, and an error here must not repeat the checkpoint.
             self._journal.trim(number)
         except OSError as error:
             logger.warning("the journal could not be trimmed; the next checkpoint tries again: %s", error)
@@ -170,20 +175,24 @@ class Checkpointer:
         return checkpoint.removals
 
     def _remove(self, segments: Removals) -> None:
-        """Remove segments that no row refers to. The next checkpoint deletes the rows of those that are removed; the
-        next start tries the others again.
+        """Remove the files of segments without rows.
+
+        The next checkpoint deletes the `removals` rows of those that are removed. The next start tries the others.
         """
         for incarnation, segment in segments:
             if self._remove_file(segment_path(self._base.segments.folder, incarnation, segment)):
                 self._removed.append((incarnation, segment))
 
     def _durable_removals(self) -> Removals:
-        """Return the segments whose removal is durable: a power failure does not bring them back."""
+        """Return the removed segments once their removal is durable.
+
+        Only then their `removals` rows may go: a power failure could bring a file back, and no row would name it.
+        """
         self._base.segments.sync_folders(self._removed)
         return self._removed
 
     def _remove_file(self, path: Path, *, later: bool = True) -> bool:
-        """Remove a file, unless a pin needs it, and tell whether it is gone."""
+        """Remove a file, unless a pin needs it. Returns whether it is removed."""
         try:
             return self._hold.remove(path, later=later)
         except FileNotFoundError:
@@ -206,7 +215,7 @@ class Checkpointer:
             self._retry_at_bytes = self._journal.size + self._tuning.checkpoint_bytes
             self._retry(under_way)
 
-    # Giving space back
+    # Reclaim
 
     def discard(self, incarnation: int) -> None:
         """Discard the bytes before a stream's floor: in memory now, in the base with a later checkpoint."""
@@ -221,11 +230,13 @@ class Checkpointer:
                     self._discarding = self._executor.submit(self._discard)
 
     def _discard(self) -> None:
-        """Discard the chunks before the floors noted so far. The floors stay noted: if this fails, the next checkpoint
-        discards them.
+        """Discard the chunks before the floors that are noted so far.
+
+        The floors stay noted, so that the next checkpoint discards the chunks if this fails.
         """
         try:
-            # The floors are copied before the sync: a cut that is noted during the sync may not be on the disk yet.
+            # Copied before the sync, because a cut that is noted during the sync may not be on the disk afterwards. Its
+            # bytes must not be removed: a power failure would restore the stream without the cut.
             floors = self._view.recent.floors.copy()
             self._journal.settle()
             with Checkpoint(self._base, self._tuning) as checkpoint:
@@ -248,7 +259,7 @@ class Checkpointer:
     # The end
 
     def close(self, applied: int | None) -> bool:
-        """Make a last checkpoint if `applied` is the last number of the journal. None: make none.
+        """Make a last checkpoint if `applied` is the last number of the journal. `applied` is None: make none.
 
         Tells whether the base has every change now. If not, the next opening replays the journal.
         """

@@ -1,11 +1,11 @@
 """Chunks: consecutive messages, stored as a few large values with an index beside each.
 
-The bytes of a chunk are either in its row or in a segment file, which the row then locates. Either way the row has a
+The bytes of a chunk are in its row, or in a segment file whose place is in the row. In both cases the row has a
 checksum for each block of 8 KiB: a read verifies the blocks that it touches.
 
-A chunk's index has the ends of its messages and, where appends are batches, of its appends, and the time of each
-append. In the short form the end of a message takes two bytes. A chunk may begin inside an append that began in the one
-before it.
+The index of a chunk has the ends of its messages, the time of each append and, if appends are batches, the ends of the
+appends. In the short form the end of a message takes two bytes. A chunk may begin inside an append that began in the
+chunk before it.
 """
 
 import zlib
@@ -29,7 +29,7 @@ SHORT_COUNTS = Struct("<IIIII")
 SHORT = 1 << 31
 """A bit of the number of messages of an index: it has the short form."""
 LEAST_SHORT = 16
-"""From so many messages on the short form is shorter."""
+"""The number of messages from which on the short form is shorter."""
 SHORT_END = Struct("<H")
 END = Struct("<I")
 TIME_BYTES = 8
@@ -46,9 +46,9 @@ class Chunk(Value, gc=False):
 
 
 class Location(Value, frozen=True, gc=False):
-    """Where the bytes of a chunk are, outside of the base.
+    """The place of a chunk in a segment.
 
-    A segment is known by the offset at which it begins in its stream; `position` is the place of the bytes in it.
+    `segment` is the offset at which the segment begins in its stream, `position` the place of the bytes in the file.
     """
 
     segment: int
@@ -69,7 +69,7 @@ def block_checksums(key: bytes, data: bytes) -> bytes:
 
 
 class BlockChecksums:
-    """The block checksums of bytes that come piece by piece."""
+    """Computes the block checksums of bytes that arrive piece by piece."""
 
     def __init__(self, key: bytes) -> None:
         self._seed = zlib.crc32(key)
@@ -124,18 +124,18 @@ def damaged_block(
 
 
 def pack_inline(key: bytes, data: bytes) -> bytes:
-    """Write the row of a chunk that holds its bytes."""
+    """Pack the row of a chunk with its bytes."""
     return b"".join((_INLINE, data, block_checksums(key, data)))
 
 
 def pack_location(key: bytes, location: Location, checksums: bytes) -> bytes:
-    """Write the row of a chunk whose bytes are in a segment."""
+    """Pack the row of a chunk whose bytes are in a segment."""
     fixed = LOCATION.pack(IN_SEGMENT, location.segment, location.position, location.length)
     return seal(key, fixed + checksums)
 
 
 def is_inline(row: bytes | memoryview) -> bool:
-    """Return whether a row holds the bytes of its chunk."""
+    """Return whether a row has the bytes of its chunk."""
     return len(row) > 0 and row[0] == INLINE
 
 
@@ -159,7 +159,7 @@ def parse_location(key: bytes, row: bytes | memoryview) -> tuple[Location, bytes
 
 
 def chunk_length(row: bytes | memoryview) -> int:
-    """Return how many bytes a chunk has, without verifying its row."""
+    """Return the number of bytes of a chunk, without verification of its row."""
     if is_inline(row):
         return len(inline_parts(row)[0])
     return int(LOCATION.unpack_from(row)[3]) if len(row) >= LOCATION.size else 0
@@ -169,7 +169,7 @@ def chunk_length(row: bytes | memoryview) -> int:
 
 
 def pack_index(index: MessageIndex) -> bytes:
-    """Write the index of a chunk."""
+    """Pack the index of a chunk."""
     appends = array("I") if index.appends is index.messages else index.appends
     if index.base % SPAN_BYTES == 0 and len(index.messages) >= LEAST_SHORT:
         return _pack_short(index, appends)
@@ -188,7 +188,7 @@ def _pack_short(index: MessageIndex, appends: "array[int]") -> bytes:
 
 
 def unpack_index(packed: bytes, start: int) -> MessageIndex:
-    """Read the index of the chunk that begins at `start`."""
+    """Unpack the index of the chunk that begins at `start`."""
     count, append_count, time_count = COUNTS.unpack_from(packed)
     if count & SHORT:
         count &= ~SHORT
@@ -206,7 +206,7 @@ def unpack_index(packed: bytes, start: int) -> MessageIndex:
 
 
 def _take(typecode: str, packed: bytes, position: int, count: int) -> "tuple[array[int], int]":
-    """Read an array at a position, and give its end."""
+    """Unpack an array at a position. Returns it and its end."""
     found = array(typecode)
     end = position + count * found.itemsize
     found.frombytes(packed[position:end])
@@ -214,7 +214,7 @@ def _take(typecode: str, packed: bytes, position: int, count: int) -> "tuple[arr
 
 
 def _with_spans(lows: "array[int]", spans: "array[int]") -> "array[int]":
-    """Put the ends of messages together: their lowest two bytes, and the spans in which they are."""
+    """Combine the lowest two bytes of the ends of messages with the spans in which they are."""
     found = array("I", bytes(len(lows) * END.size))
     parts = halves(found)
     parts[::2] = memoryview(lows)

@@ -1,4 +1,4 @@
-"""Reading chunks: the bytes of a stream and the index of its messages, verified, from rows and segments."""
+"""The reader of chunks: reads and verifies bytes and message indexes, from rows and segments."""
 
 import errno
 from array import array
@@ -91,6 +91,7 @@ class ChunkReader:
         except FileNotFoundError:
             blocks, problem = b"", "the file is missing"
         except OSError as error:
+            # EIO is a bad sector: damage of this stream only. Any other error, such as EMFILE, is no damage.
             if error.errno != errno.EIO:
                 raise
             blocks, problem = b"", f"it can't be read: {error.strerror}"
@@ -153,8 +154,8 @@ class ChunkReader:
                 return self._seek_back(cursor, incarnation, position, left)
             position, left = self._seek_on(cursor, incarnation, position, left)
             if left:
-                # `_seek_on` may not have verified the index that the position comes from. Verify it in this
-                # transaction, in which no checkpoint can have removed it.
+                # `_seek_on` reads only the counts of the indexes that it skips. Verify the last one, from which the
+                # position comes, in the same transaction: a checkpoint may remove it afterwards.
                 if not seek_chunk(cursor, incarnation, position - 1):
                     raise Damaged(incarnation, max(0, position - 1), _INDEXES_PLACE, "an index is missing")
                 self._index(cursor)

@@ -1,6 +1,6 @@
 """Damage: acknowledged bytes that can't be read any more.
 
-A torn write is not damage: a crash cut it off before it was acknowledged, and the store goes on without it.
+A torn write is not damage: a crash cut it off before it was acknowledged, and the store works on without it.
 """
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ class Damage(Struct, frozen=True):
 
 
 class DamageMark(Struct, frozen=True):
-    """Says that a stream's own bytes are readable up to `offset` only, and for what reason."""
+    """Marks a stream whose own bytes are readable up to `offset` only, with the reason."""
 
     offset: int
     reason: str

@@ -1,4 +1,4 @@
-"""The interface to the disk: every operation of the storage engines on files goes through it.
+"""The interface to the disk: every operation of a durable storage on files goes through it.
 
 A test replaces it to record every write, sync, rename and removal, and to replay each prefix of them as a crash.
 """
@@ -15,15 +15,15 @@ class File(Protocol):
     """A file that is written."""
 
     size: int
-    """How many bytes the file holds, those included that are not on the disk yet."""
+    """The number of bytes in the file, including those that are not on the disk yet."""
 
     def write(self, data: bytes) -> None:
-        """Add all bytes at the end. After an error some of them may be there."""
+        """Append all bytes. After an error a part of them may be in the file."""
 
     def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
-        """Write all bytes at a position. After an error some of them may be there.
+        """Write all bytes at a position. After an error a part of them may be in the file.
 
-        With `sync` the call returns when these bytes are on the disk; other bytes of the file need not be.
+        With `sync` the call returns when these bytes are on the disk; other bytes of the file may not be.
         """
 
     def allocate(self, size: int) -> None:
@@ -43,7 +43,7 @@ class File(Protocol):
 
 
 class Reader(Protocol):
-    """A file that is read. It stays readable when it is removed."""
+    """A file that is read. It remains readable after its removal."""
 
     def read(self, size: int) -> bytes:
         """Return the next bytes from the beginning on, at most `size`; none at the end."""
@@ -64,7 +64,7 @@ class Lock(Protocol):
 
 @runtime_checkable
 class WatchableLock(Protocol):
-    """A lock that can tell whether it still keeps others away."""
+    """A lock that can be verified: its path may lead to another file by now."""
 
     path: Path
 
@@ -73,7 +73,7 @@ class WatchableLock(Protocol):
 
 
 class Disk(Protocol):
-    """The operations on files and folders that storage engines use."""
+    """The operations on files and folders that the storage uses."""
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and its parents. On return its name is durable, even if the folder existed before."""
@@ -196,15 +196,15 @@ class OsReader:
 class OsLock:
     """A lock of the operating system (`flock`), which releases it when the process ends, even by a kill.
 
-    The lock belongs to the file and not to its name: when the file is removed or replaced, a second process can
-    lock the new one. So the owner verifies periodically that the name still leads to the file that it has locked.
+    The lock belongs to the file and not to its name: if the file is removed or replaced, a second process can lock the
+    new one. So the owner verifies periodically that the name still leads to the locked file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = take_lock(path)
         while not self.held():
-            # Another process removed or replaced the file between opening and locking it.
+            # Another process removed or replaced the file after it was opened and before it was locked.
             os.close(self._descriptor)
             self._descriptor = take_lock(path)
 
@@ -237,6 +237,7 @@ class OsDisk:
         for folder in (*reversed(missing), path):
             # A store contains secrets: only its owner may read it, whatever the umask is.
             folder.mkdir(mode=0o700, exist_ok=True)
+            # Also for a folder that exists: an earlier process may have died before it synced the name.
             self.sync_folder(folder.parent)
 
     def names(self, folder: Path) -> list[str]:

@@ -1,8 +1,8 @@
-"""Blobs as files: one for each, named by its owner and number. It holds the bytes, and then their checksums.
+"""Blobs as files: one for each blob, named by its owner and number. It has the bytes, and then their checksums.
 
 Each block of 8 KiB has a checksum, as in a chunk: a read verifies the blocks that it touches.
 
-A blob has its name from the beginning, so a crash may leave a part of one, to which nothing refers. A long blob is
+A blob has its name from the beginning, so a crash may leave an incomplete one, to which nothing refers. A long blob is
 synced a MiB at a time while it is written: otherwise a sync of the journal would have to wait for all of it.
 """
 
@@ -24,7 +24,7 @@ BLOBS = "blobs"
 """The name of the folder of the blobs in the folder of a store."""
 SYNC_BYTES = 1024 * 1024
 SNAPSHOT = "snapshot of the stream"
-"""How a message about damage calls a blob."""
+"""The term for a blob in a message about damage."""
 
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}\Z")
 _BLOB_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.blob\Z")
@@ -35,7 +35,7 @@ def blob_path(folder: Path, owner: int, number: int) -> Path:
 
 
 def parse_blob_name(name: str) -> tuple[int, int] | None:
-    """Read the owner and number of a blob from the name of its file; None if it is the name of another file."""
+    """Parse the name of a blob file: owner and number. None: it is the name of another file."""
     parts = _BLOB_NAME.match(name)
     return (int(parts[1], 16), int(parts[2], 16)) if parts else None
 
@@ -46,7 +46,7 @@ def blob_file_bytes(size: int) -> int:
 
 
 class FileBlobs:
-    """The blobs in a folder, which is made for the first of them."""
+    """The blobs in a folder, which is made for the first blob."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class FileBlobs:
         *,
         sync_bytes: int = SYNC_BYTES,
     ) -> None:
-        """Use a folder. `hold` removes files, and is told before one of them is made.
+        """Use a folder. `hold` removes files, and is notified before a file is made.
 
         `settle` returns when every applied change is on the disk: a blob may be removed only after the change that
-        gave it up is durable.
+        removed the last reference to it is durable.
         """
         self._disk = disk
         self._folder = folder
@@ -181,7 +181,7 @@ class FileDraft:
             self._disk.sync_folder(self._path.parent)
         except OSError as error:
             self.abandon()
-            # The blob is removed and nothing refers to it, so the storage can go on even without a descriptor.
+            # The blob is removed and nothing refers to it, so even a sync that found no descriptor is harmless here.
             raise refusal_to_open(error) from error
         self._close()
 

@@ -33,7 +33,7 @@ class Hold:
         return lengths
 
     def end(self, lengths: Lengths) -> list[Path]:
-        """End that for a pin. Returns the files to remove if it was the last pin."""
+        """End a pin. Returns the deferred files if it was the last pin: they can be removed now."""
         with self._lock:
             self._pinned = tuple(each for each in self._pinned if each is not lengths)
             if self._pinned:
@@ -44,8 +44,9 @@ class Hold:
     def note(self, path: Path, size: int) -> None:
         """Note the length of a file before a write to it, or `ABSENT` before it is made.
 
-        A writer never changes bytes below that length to which something refers.
+        A writer must not change referenced bytes below that length.
         """
+        # Without the lock: `_pinned` is a tuple that is replaced as a whole, so a writer never waits for a pin.
         for lengths in self._pinned:
             lengths.setdefault(path, size)
 

@@ -1,8 +1,8 @@
-"""Reading a journal: its valid records, its lost changes, and its torn end.
+"""The scan of a journal: finds its valid records, its lost changes, and its torn end.
 
 A record that can't be read is damage if its durability is proven: by a later record, a seal, a file that begins after
 it, or the base. Otherwise it is torn: a crash interrupted the write of its group before it was acknowledged, and the
-journal ends before it. Recovery and the checker read a journal the same way.
+journal ends before it. Recovery and the check read a journal by this scan.
 """
 
 import re
@@ -28,18 +28,18 @@ class LogFile(Struct):
     use: int
     size: int
     last: int = 0
-    """The number of its last record, known once the file is ended."""
+    """The number of its last record, known once the file has ended."""
     end: int = 0
-    """Where its last record ends, known once the file is read or ended."""
+    """The end of its last record, known once the file was read or has ended."""
     proven: int = 0
-    """The position before which its bytes are proven durable, known once the file is read."""
+    """The position before which its bytes are proven durable, known once the file was read."""
 
     def scan(self, log: bytes, salt: int) -> Iterator[Record | Unreadable]:
         return LogScan(log, seed_of(salt, self.first, self.use)).items()
 
 
 def parse_log_file(path: Path) -> LogFile | None:
-    """Read the name of a journal file; None if it is the name of another file."""
+    """Parse the name of a journal file. None: it is the name of another file."""
     parts = _NAME.match(path.name)
     return LogFile(path, int(parts[1]), int(parts[2]), int(parts[3])) if parts else None
 
@@ -72,7 +72,7 @@ class Lost(Struct, frozen=True):
 
 
 class Recovered(Struct, frozen=True):
-    """What was read from the files of a journal after a number: its records in order, and its damage."""
+    """The content of a journal after a number: its records in order, and its damage."""
 
     first: int
     records: list[Record]
@@ -90,10 +90,9 @@ class Recovered(Struct, frozen=True):
         return [*(each.damage for each in self.lost), *self.unknown]
 
     def written_prefix(self) -> "Recovered":
-        """Return the records before the first missing one: those that the system had written before the machine
-        stopped.
+        """Return the records before the first missing one: those that were on the disk when the machine stopped.
 
-        It is for a journal without syncs, of which an end may be lost without damage.
+        This is for a journal without syncs, whose end may be lost without damage.
         """
         records: list[Record] = []
         for record in self.records:
@@ -104,7 +103,7 @@ class Recovered(Struct, frozen=True):
 
 
 class Needed(Struct, frozen=True):
-    """The uses of the files that recovery needs: from `first` to `last`; none if `first` is larger."""
+    """The uses of the files that recovery needs, from `first` to `last`; none if `first` is larger."""
 
     first: int = 1
     last: int = 0
@@ -136,7 +135,8 @@ class _Reading:
         self.continued = 0
 
     def take(self, file: LogFile, log: bytes, salt: int) -> None:
-        """Read a file. Records of earlier files from its first number on are ignored: they were torn or given up."""
+        """Read a file. Records of earlier files from its first number on are ignored: they were torn or refused."""
+        # A file begins after all changes before it were written, so its name proves them.
         self._proven = file.first - 1
         self._records = {number: record for number, record in self._records.items() if number < file.first}
         self._bodies = {number: body for number, body in self._bodies.items() if number < file.first}
@@ -154,7 +154,7 @@ class _Reading:
                     self.continued = max(self.continued, file.use + 1)
                 self._proven = max(self._proven, item.number)
                 continue
-            # The number in a damaged frame is lost, but records follow one another.
+            # A damaged frame has no number, but numbers are consecutive.
             number = item.number or number + 1
             if isinstance(item, Record):
                 self._records[number] = item if item.number else replace(item, number=number)
@@ -198,7 +198,7 @@ class _Reading:
         return folder.name
 
     def _lost_ends(self, folder: Path, missing: list[int], last_use: int) -> Iterator[Damage]:
-        """Yield the damage to the end of the journal that no later record shows: the last file is missing or short."""
+        """Yield the damage to the end of the journal, which no record proves: the last file is missing or short."""
         if last_use in missing:
             yield Damage(folder.name, f"file {last_use} is missing, with all changes after the last one that is left")
         elif self._last and len(self._last[1]) < self._last[0].size:
@@ -207,7 +207,7 @@ class _Reading:
             yield Damage(place, f"it has {len(log)} of its {file.size} bytes; the last changes may be lost")
 
     def _torn(self, last: int) -> Torn | None:
-        """Return the torn write after the last record in the last file."""
+        """Return the torn write behind the last record of the last file."""
         if self._last is None:
             return None
         file, log, items = self._last

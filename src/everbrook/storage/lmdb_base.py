@@ -90,7 +90,7 @@ def open_base(
 
 
 class LmdbBase:
-    """Reads the base."""
+    """The LMDB environment of the base, and the reads of its rows."""
 
     def __init__(self, folder: Path, segments: Segments, open_environment: OpenEnvironment = open_environment) -> None:
         self.folder = folder / BASE
@@ -119,7 +119,7 @@ class LmdbBase:
 
     @contextmanager
     def reading(self, incarnation: int | None = None, *, buffers: bool = False) -> "Iterator[lmdb.Transaction[Any]]":
-        """Begin a read transaction, for one stream if it is given. An error of LMDB is damage to its file."""
+        """Begin a read transaction, for one stream if it is given. Errors of LMDB are raised as damage of its file."""
         try:
             with self.env.begin(buffers=True) if buffers else self.env.begin() as transaction:
                 yield transaction
@@ -132,7 +132,7 @@ class LmdbBase:
             raise StreamDamaged(f"{place}: {problem}") from error
 
     def rows(self, database: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows whose keys begin with `prefix`, in order and as they are stored."""
+        """Yield the rows whose keys begin with `prefix`, in order, with their checksums."""
         with self.reading() as transaction:
             yield from with_prefix(transaction.cursor(self.databases[database]), prefix)
 
@@ -160,7 +160,7 @@ class LmdbBase:
     # Streams
 
     def incarnation(self, name: bytes) -> int | None:
-        """Return the stream that has a name. Raises `StreamDamaged` if a damaged row may be the one of this name."""
+        """Return the incarnation of a name. Raises `StreamDamaged` if a damaged row may be the one of this name."""
         packed = self._get(Database.NAMES, name)
         if packed is None:
             with self.reading() as transaction:
@@ -232,7 +232,7 @@ class LmdbBase:
                 found = verified_range(cursor, b"", INCARNATION.pack(after), lambda _key, _sealed: False)
                 return [INCARNATION.unpack(key)[0] for key, _ in islice(found, limit)]
             except RowDamaged:
-                # The heads of the streams say the same, at the price of reading all of them.
+                # The heads of the streams have the same information, but all of them must be read.
                 return list(islice(self._mortal_heads(transaction, after), limit))
 
     def _mortal_heads(self, transaction: "lmdb.Transaction[Any]", after: int) -> Iterator[int]:
@@ -246,20 +246,22 @@ class LmdbBase:
         """Return the damage marks of streams."""
         marks: dict[int, DamageMark] = {}
         for key, sealed in self.rows(Database.DAMAGED):
-            # A row whose key is damaged counts under 0, an incarnation that no stream has.
+            # A row with a damaged key is listed under 0, an incarnation that no stream has, so that it is not
+            # forgotten.
             incarnation = INCARNATION.unpack(key)[0] if len(key) == INCARNATION.size else 0
             marks[incarnation] = parse_mark(unseal(key, sealed))
         return marks
 
     def removals(self) -> list[tuple[int, int]]:
-        """Return the segments that hold no chunk any more and whose files may still exist. Damaged rows are skipped."""
+        """Return the segments without chunks whose files may still exist. Damaged rows are skipped."""
         return [PLACE.unpack(key) for key, sealed in self.rows(Database.REMOVALS) if is_removal(key, sealed)]
 
     def lacks_segment(self, incarnation: int, segment: int, last_incarnation: int) -> bool:
-        """Return whether a segment is certainly newer than everything that the base has of its stream.
+        """Return whether a segment is certainly newer than all chunks of its stream in the base.
 
         It is uncertain if the chunks of the stream have a gap before its tail: a lost row may locate a chunk in the
-        segment. A stream that is not in the base is newer than the base if its incarnation is above `last_incarnation`.
+        segment. A stream without a head in the base is newer than the base if its incarnation is larger than
+        `last_incarnation`.
         """
         try:
             head = self.head(incarnation)
@@ -300,7 +302,7 @@ class NameReader(Rows):
                 yield name, INCARNATION.unpack(packed)[0] if packed else None
             elif packed and name > start and not name.startswith(prefix):
                 return
-            # A damaged key may be out of order: names of the range may follow it.
+            # A damaged key may be out of order, so names of the range may follow it: go on to a verified key behind it.
             there = cursor.next()
 
     @staticmethod

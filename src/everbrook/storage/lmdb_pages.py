@@ -31,7 +31,7 @@ MAX_PAGE_BYTES = 1 << 16
 
 
 class Meta(Value, frozen=True):
-    """The meta page of a file: the size of its pages, the number of the last one, and the root of the free list."""
+    """The meta page of an LMDB file."""
 
     page_bytes: int
     free_root: int
@@ -42,7 +42,7 @@ class Meta(Value, frozen=True):
 
 
 def problem_of(path: Path) -> str | None:
-    """Return the reason why a file can't be read, or None."""
+    """Return the reason why LMDB must not open a file, or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -91,12 +91,12 @@ class _Pages:
             return None
         free: set[int] = set()
         with suppress(TooShort, ValueError):
-            # Pages of the free list may be missing too.
+            # Pages of the free list itself may be missing. Then the missing pages are not all known to be free.
             free.update(number for number in self._free(meta, meta.free_root) if number >= there)
         return None if len(free) == count - there else f"it has {there} of its {count} pages"
 
     def _misplaced(self, meta: Meta) -> str | None:
-        """Verify the list of free pages: LMDB overwrites the pages that it lists."""
+        """Verify the list of free pages: LMDB would overwrite a used page that the list names."""
         try:
             free = list(self._free(meta, meta.free_root))
         except (TooShort, ValueError):
@@ -106,7 +106,7 @@ class _Pages:
         return None
 
     def _free(self, meta: Meta, number: int) -> Iterator[int]:
-        """Yield the free pages that a page of the list, and the pages below it, name."""
+        """Yield the free pages that a page of the list and the pages below it name."""
         if number == NONE:
             return
         page = os.pread(self._descriptor, meta.page_bytes, number * meta.page_bytes)

@@ -1,4 +1,4 @@
-"""Lost and found: the folder of a store that keeps damaged and torn bytes, so that a person can inspect them."""
+"""Lost and found: the folder of a store that keeps damaged and torn bytes for inspection."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -13,7 +13,7 @@ class LostAndFound:
     """Keeps bytes and files. When a call returns, they are on the disk."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """Use the folder `lost+found` of a store. It is made when it gets its first file."""
+        """Use the folder `lost+found` of a store. It is made for its first file."""
         self._disk = disk
         self.folder = folder / LOST_AND_FOUND
 
@@ -32,7 +32,7 @@ class LostAndFound:
         return path
 
     def keep_once(self, name: str, data: bytes) -> Path:
-        """Keep bytes under a name that identifies them, unless the name exists already."""
+        """Keep bytes under a name that identifies them, unless a file of that name exists."""
         if not self.folder.is_dir() or name not in self._disk.names(self.folder):
             self.keep(name, [(0, data)])
         return self.folder / name
@@ -43,6 +43,7 @@ class LostAndFound:
     def take(self, path: Path) -> Path:
         """Move a file or a folder here."""
         kept = self._free(path.name)
+        # Both folders are synced, because a power failure must not leave the file in neither of them.
         self._disk.rename(path, kept)
         self._disk.sync_folder(self.folder)
         self._disk.sync_folder(path.parent)

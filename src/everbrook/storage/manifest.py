@@ -21,7 +21,7 @@ SEGMENTS = "streams"
 LOST_AND_FOUND = "lost+found"
 REBUILT = "rebuilt"
 """The folder of the parts that a repair has rebuilt, until they are moved to their places."""
-# The folders of a store that are made after the manifest: where one of them exists, a manifest must exist.
+# The folders of a store that are made after the manifest. If one of them exists, a manifest must exist too.
 STORED = {JOURNAL, BASE, SEGMENTS, "blobs"}
 
 
@@ -29,11 +29,14 @@ _MIX = 0x9E3779B97F4A7C15
 
 
 class StoreError(Exception):
-    """A data folder can't be used, for a reason that its owner can remove."""
+    """A data folder can't be used, for a reason that its owner can resolve."""
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The format of a store, its mode (`acid` or `file`), and a random number that no client knows."""
+    """The format of a store, its mode (`acid` or `file`), and a random number that no client knows.
+
+    Without the number, a client could send data that looks like a record of the journal.
+    """
 
     format: int
     mode: str
@@ -69,7 +72,7 @@ def lock_folder(disk: Disk, folder: Path) -> Lock:
 
 
 def find_manifest(disk: Disk, folder: Path) -> Manifest | None:
-    """Read the manifest in a folder. None: it exists and can't be parsed. Raises `StoreError` if there is none."""
+    """Read the manifest in a folder. None: it can't be parsed. Raises `StoreError` if it does not exist."""
     try:
         return parse_manifest(disk.read(folder / MANIFEST))
     except FileNotFoundError:
@@ -80,6 +83,7 @@ def find_manifest(disk: Disk, folder: Path) -> Manifest | None:
 
 def open_manifest(disk: Disk, folder: Path, mode: str, salt: int) -> Manifest | None:
     """Read the manifest in a folder, or write a new one. None: it is missing or damaged, and the base has the copy."""
+    # An earlier process may have died before it synced the names in the folder.
     disk.sync_folder(folder)
     names = disk.names(folder)
     if REBUILT in names:
@@ -94,7 +98,7 @@ def open_manifest(disk: Disk, folder: Path, mode: str, salt: int) -> Manifest | 
         return manifest
     found = find_manifest(disk, folder)
     if found and BASE not in names:
-        # With a base, its copy of the manifest decides: an unexpected manifest may be a damaged one.
+        # With a base, its copy of the manifest is compared later: an unexpected manifest may be a damaged one.
         require_kind(folder, found, mode)
     return found
 
@@ -120,7 +124,7 @@ def parse_manifest(text: bytes) -> Manifest:
 
 
 def parse_manifest_copy(text: bytes) -> Manifest:
-    """Read the copy of a manifest in the base, whose checksum is right. Raises `StoreError` if it can't be parsed."""
+    """Parse the copy of a manifest in the base, which has verified. Raises `StoreError` if it can't be parsed."""
     try:
         return parse_manifest(text)
     except msgspec.MsgspecError as error:

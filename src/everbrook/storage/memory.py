@@ -1,4 +1,4 @@
-"""The memory engine: keeps streams in dictionaries and runs of bytes until the process ends."""
+"""The memory storage: keeps streams in dictionaries and runs of bytes until the process ends."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
@@ -28,16 +28,16 @@ def producers_bytes(producers: Mapping[bytes, Producer]) -> int:
 
 
 def producer_bytes(producer_id: bytes, producer: Producer | None) -> int:
-    """Return how much memory a producer takes; 0 for None."""
+    """Return the memory that a producer takes; 0 for None."""
     return PRODUCER_BYTES + len(producer_id) + len(producer.position or b"") if producer else 0
 
 
 class BucketUsage(Struct, weakref=True):
-    """How much memory the streams of a bucket take, or those of the base surface."""
+    """The memory of the streams of a bucket, or of the base surface."""
 
     stream_bytes: int = 0
     blob_bytes: int = 0
-    """The bytes of snapshots, those included that a thread is writing."""
+    """The bytes of snapshots, including those that a thread is writing."""
 
 
 class MemoryStorage:
@@ -78,17 +78,17 @@ class MemoryStorage:
         self._usage_of[incarnation].stream_bytes += more_bytes
 
     def persist(self, group: Sequence[Change]) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: no disk has to be waited for."""
 
     def damage_of(self, _incarnation: int) -> DamageMark | None:
-        """There is no disk."""
+        """Return None: memory has no damage."""
         return None
 
     def mark(self, _incarnation: int, _mark: DamageMark) -> None:
-        """There is no damage."""
+        """Do nothing: memory has no damage."""
 
     def seal(self) -> None:
-        """There is nothing to prove."""
+        """Do nothing: no group is durable."""
 
     def cost_bytes(self, write: Write) -> int:
         cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 2) if write.data else 0
@@ -116,7 +116,7 @@ class MemoryStorage:
             self.last_incarnation = max(self.last_incarnation, write.head.kept.snapshot.blob)
         if write.data:
             grown_bytes = self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
-            # `_count` inlined, because every append comes here.
+            # `_count` is inlined, because every append comes here.
             self._stream_bytes += grown_bytes
             self._usage_of[identity.incarnation].stream_bytes += grown_bytes
         if write.producer_id is not None or write.forgotten:
@@ -170,7 +170,7 @@ class MemoryStorage:
         return self._names.count(prefix)
 
     def mortal(self, _after: int, _limit: int) -> list[Head]:
-        """All streams are in memory."""
+        """Return none: the engine has all streams in memory, and their deadlines."""
         return []
 
     def fork_count(self, incarnation: int) -> int:
@@ -201,10 +201,10 @@ class MemoryStorage:
         return needs_blob(self._heads.get(owner), self._forks.get(owner, {}).values(), blob)
 
     def pin(self) -> None:
-        """There are no files."""
+        """Return None: no files."""
 
     def verify(self) -> str | None:
-        """There is no folder that another process could use, and nothing that could be damaged."""
+        """Return None: no folder could be lost, and no file could be damaged."""
         return None
 
     def close(self) -> None:
@@ -226,14 +226,14 @@ class MemoryBlobs:
         return MemoryDraft(self, (owner, number))
 
     def usage(self, owner: int) -> BucketUsage:
-        """Return the usage of a stream's bucket. Blobs of a dropped stream count nowhere: they are removed soon."""
+        """Return the usage of a stream's bucket. Blobs of a dropped stream are not counted: they are removed soon."""
         return self._usage_of.get(owner) or BucketUsage()
 
     def put(self, key: tuple[int, int], usage: BucketUsage, pieces: list[bytes]) -> None:
         self._blobs[key] = usage, pieces
 
     def count_bytes(self, usage: BucketUsage, change: int) -> None:
-        """Count bytes of blobs, those included that are being written."""
+        """Count bytes of blobs, including those that are being written. Two threads call this, so it takes a lock."""
         with self._lock:
             self.used_bytes += change
             usage.blob_bytes += change
@@ -293,4 +293,4 @@ class MemoryBlobReader:
         return piece[:size]
 
     def close(self) -> None:
-        """A reader in memory holds no file."""
+        """Do nothing: the reader has no file."""

@@ -1,8 +1,8 @@
 """The merged view: reads streams from layers of recent changes over the base.
 
-The layers are, from the newest on: the changes since the last checkpoint began, the changes that a checkpoint is taking
-in, and the base. While a checkpoint runs, the same bytes may be in two layers. So the view reads from the base only the
-bytes of a stream that precede those in memory.
+The layers are, from the newest on: the changes since the last checkpoint began, the changes that a checkpoint takes
+into the base, and the base. While a checkpoint runs, the same bytes may be in two layers. So the view reads from the
+base only the bytes of a stream that precede those in memory.
 """
 
 from array import array
@@ -23,9 +23,9 @@ from everbrook.storage.message_index import MessageIndex, Messages, Run
 from everbrook.storage.recent import Recent
 from everbrook.storage.sorted_names import PrefixCounts
 
-# Sentinel for the incarnation behind a name whose row is damaged. No stream has it.
+# The incarnation of a name whose row is damaged. No stream has it.
 UNKNOWN = 0
-# How many forks are checked for whether they need a blob. If there are more, the blob is kept without a check.
+# How many forks are searched for one that needs a blob. The blob of a stream with more forks is kept without a search.
 MAX_CHECKED_FORKS = 1000
 
 Given = ParamSpec("Given")
@@ -60,10 +60,11 @@ class MergedView:
             self.counts.change(edit.head.identity.name, -1)
 
     def set_aside(self) -> Recent:
-        """Begin a new layer of recent changes, and give the old one to a checkpoint."""
+        """Begin a new layer of recent changes, and return the old one for a checkpoint."""
         aside = self.checkpointing = self.recent
         self.recent = Recent()
         if aside.order.sorted:
+            # Listings are in use: sort the names now, while there are none, and not in a later turn with many.
             self.recent.order.sort()
         return aside
 
@@ -79,7 +80,7 @@ class MergedView:
             raise
 
     def mark(self, incarnation: int, mark: DamageMark) -> None:
-        """Mark a stream as damaged from an offset on, unless an earlier offset is marked."""
+        """Mark a stream as damaged from an offset on, unless it is marked at an earlier offset."""
         known = self.marks.get(incarnation)
         if known is None or mark.offset < known.offset:
             self.marks[incarnation] = mark
@@ -110,6 +111,8 @@ class MergedView:
         try:
             producers = self._producers(incarnation)
         except Damaged as error:
+            # All bytes are readable, so the mark is at the tail. It stops appends: without the producers a duplicate
+            # would be stored twice.
             self.marks[incarnation] = DamageMark(head.tail, error.mark.reason)
             producers = {}
         return Record(head, producers, self.marks.get(incarnation))
@@ -135,7 +138,7 @@ class MergedView:
     def mortal(self, after: int, limit: int) -> list[Head]:
         """Return streams with a lifetime or a retention policy, from all layers.
 
-        Streams whose heads can't be read are skipped, because the streams after them are due all the same.
+        Streams whose heads can't be read are skipped: they must not keep the streams after them from expiring.
         """
         found: list[Head] = []
         while not found and (incarnations := self._mortal(after, limit)):
@@ -144,14 +147,14 @@ class MergedView:
         return found
 
     def _mortal(self, after: int, limit: int) -> dict[int, Head | None]:
-        """Return the next such streams in order; None for a head that can't be read."""
+        """Return the next of these streams in order, with their heads; None for a head that can't be read."""
         found = set(self._stored_mortal(after, limit))
         for layer in self._layers():
             found.update(islice(filterfalse(self._dropped, layer.mortal(after)), limit))
         return {incarnation: self.readable_head(incarnation) for incarnation in sorted(found)[:limit]}
 
     def _stored_mortal(self, after: int, limit: int) -> list[int]:
-        """Read `limit` incarnations from the base that are not dropped: while very many streams expire, most are."""
+        """Read `limit` incarnations from the base that are not dropped. While many streams expire, most are dropped."""
         living: list[int] = []
         found = [after]
         while found and len(living) < limit:
@@ -160,7 +163,7 @@ class MergedView:
         return living
 
     def _dropped(self, incarnation: int) -> bool:
-        """Return whether a recent change has dropped a stream that is older than the change's layer."""
+        """Return whether a recent change has dropped a stream that an older layer or the base still has."""
         return any(incarnation in layer.dropped for layer in self._layers())
 
     def readable_head(self, incarnation: int) -> Head | None:
@@ -172,7 +175,7 @@ class MergedView:
     # Names
 
     def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        """Return names in order, with their heads; None for a damaged one."""
+        """Return names in order, with their heads; None for a damaged stream."""
         with self._base.reading_names() as stored:
             found = islice(self._names(stored, prefix, after), limit)
             return [(name, self._listed_head(stored, incarnation)) for name, incarnation in found]
@@ -216,6 +219,7 @@ class MergedView:
         try:
             forks = set(self._base.forks(incarnation))
         except Damaged as error:
+            # At least one: a stream with forks must not be removed, and it is unknown whether this one has any.
             head = self.head(incarnation)
             self.mark(incarnation, DamageMark(head.tail if head else 0, error.mark.reason))
             return 1
@@ -256,14 +260,15 @@ class MergedView:
 
     def keeps(self, owner: int, blob: int) -> bool:
         try:
-            # A fork has the snapshot that its source had when it was made, so no fork older than the blob has it.
+            # A fork began with the snapshot that its source had then, so a fork that is older than the blob can't need
+            # it.
             forks = self._fork_identities(owner, blob, MAX_CHECKED_FORKS + 1)
             return len(forks) > MAX_CHECKED_FORKS or needs_blob(self.head(owner), forks, blob)
         except StreamDamaged:
             return True
 
     def discardable_bytes(self, incarnation: int, floor: int) -> int:
-        """Count the bytes before an offset in the base, with those that the running checkpoint brings."""
+        """Count the bytes before an offset in the base, including those that the running checkpoint adds."""
         run = self.checkpointing.run(incarnation) if self.checkpointing else None
         arriving_bytes = max(0, min(floor, run.tail) - run.first) if run else 0
         return self._base.chunks.bytes_before(incarnation, floor) + arriving_bytes
@@ -292,7 +297,7 @@ class MergedView:
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
         """Return the last message boundary not greater than `offset`, which may lie behind the tail.
 
-        An offset before which no bytes are retained is a boundary itself.
+        An offset before the first retained byte is a boundary itself.
         """
         run = self._run_from(incarnation, offset)
         if run:
@@ -329,7 +334,7 @@ class MergedView:
         return self._seek_on(incarnation, offset, count) if count >= 0 else self._seek_back(incarnation, offset, count)
 
     def _seek_on(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
-        """Seek in the base, then in memory. Messages may be in both; it does not matter which of them counts them."""
+        """Seek in the base, then in memory. A message that is in both may be counted by either."""
         runs = self._runs(incarnation)
         position, left = offset, count
         if not runs or position < runs[-1].first:
@@ -351,7 +356,8 @@ class MergedView:
             position, left = self._ask_base(self._base.chunks.seek, incarnation, position, left)
         head = self.head(incarnation) if left else None
         if head:
-            # Messages that neither the stream nor a fork of it retains may be removed: their absence is no gap.
+            # Messages that neither the stream nor a fork of it retains may have been removed, so their absence is no
+            # gap.
             needed = self._needed_from(head)
             needed = head.kept.earliest if needed is None else needed
             if position > max(needed, head.identity.first_own_offset):

@@ -1,7 +1,7 @@
-"""Indexes of consecutive messages: where messages and appends end, and the time of each append.
+"""Indexes of consecutive messages: the ends of messages and appends, and the time of each append.
 
-Positions are relative to `base`. Where appends are not batches, an append is one message and one array serves both.
-An append that began before the first message of an index, or ends behind the last one, is in the index too.
+Positions are relative to `base`. If appends are not batches, each append is one message, and one array serves for both.
+An append that began before the first message of an index, or that ends behind the last one, is in the index too.
 """
 
 from array import array
@@ -17,7 +17,7 @@ INDEX_ENTRY_BYTES = 8
 BLOCK_BYTES = 64 * 1024
 SPAN_BITS = 16
 SPAN_BYTES = 1 << SPAN_BITS
-"""Within a span of a stream, ends of messages differ in their lowest two bytes only."""
+"""Within a span of a stream, the ends of messages differ only in their lowest two bytes."""
 
 
 class Messages(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Messages(Struct, frozen=True):
 
 
 def moved(values: "array[int]", shift: int, typecode: Literal["I", "Q"]) -> "array[int]":
-    """Return rising values plus `shift`, each in four or eight bytes.
+    """Return increasing values plus `shift`, each in four or eight bytes.
 
     If `shift` is a multiple of `SPAN_BYTES`, the lowest two bytes of each value are copied and the others are the same
     for all values of a span. That takes a tenth of the time of an addition for each value.
@@ -62,7 +62,7 @@ def repeated(number: int, count: int) -> "memoryview[int]":
 
 
 class MessageIndex:
-    """Where messages end, from offset `first` on."""
+    """The ends of consecutive messages, from offset `first` on."""
 
     __slots__ = ("appends", "base", "first", "messages", "times")
 
@@ -139,8 +139,8 @@ class MessageIndex:
 class Run(MessageIndex):
     """Consecutive bytes of a stream in memory, with their index.
 
-    Small appends are gathered in blocks; a large append is a block of its own, without a copy. The size of a block is
-    bounded, because a growing array is copied now and then.
+    Small appends are collected in blocks; a large append is a block of its own, without a copy. The size of a block is
+    bounded, because a growing array is copied from time to time.
     """
 
     __slots__ = ("_blocks", "_gathering", "_starts", "tail", "used_bytes")
@@ -156,7 +156,7 @@ class Run(MessageIndex):
         self.used_bytes = 0
 
     def append(self, data: bytes, ends: Sequence[int], time: int) -> int:
-        """Add the bytes of one append, whose messages end at `ends`. Returns how much memory that took."""
+        """Add the bytes of one append, whose messages end at `ends`. Returns the memory that this took."""
         if len(data) >= BLOCK_BYTES:
             self._begin_block(data)
             self._gathering = bytearray()
@@ -205,9 +205,9 @@ class Run(MessageIndex):
         return memoryview(block)[start - block_start : end - block_start].tobytes()
 
     def discard(self, floor: int) -> int:
-        """Free the blocks, messages and appends before `floor`, a boundary. Returns how much memory that freed.
+        """Free the blocks, messages and appends before `floor`, a boundary. Returns the memory that this freed.
 
-        The block and the append that span `floor` stay.
+        The block and the append that contain `floor` stay.
         """
         if floor <= self.first:
             return 0

@@ -38,7 +38,7 @@ _PAGE_BYTES, _LAST_PAGE, _TRANSACTION = 4, 13, 14
 
 
 class OpenFile:
-    """A file that a pin keeps open: it stays readable when it is removed, and its length is fixed."""
+    """A file that a pin keeps open: it remains readable after its removal, and its length is fixed."""
 
     def __init__(self, disk: Disk, path: Path, size: int) -> None:
         """Open a file, of which the first `size` bytes belong to the pin."""
@@ -125,7 +125,7 @@ def pinned_files(folder: Path, name: str, lengths: Lengths) -> Iterator[tuple[st
 
 
 def read_part(path: Path, start: int, size: int) -> bytes:
-    """Read a part of a file; fewer bytes only if the file ends."""
+    """Read a part of a file. Fewer bytes are returned only if the file ends."""
     with closing(OsReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))) as reader:
         return reader.read_at(start, size)
 
@@ -142,7 +142,7 @@ _PINNED_NAME = re.compile(
     rf"(?:{BLOBS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-[0-9a-f]{{16}}\.blob"
     rf"|{SEGMENTS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-\d{{16}}\.log)"
 )
-# An attempt fails only if two checkpoints end while it reads a page.
+# An attempt fails only if two checkpoints end while one page is read, so a second one nearly always succeeds.
 PIN_ATTEMPTS = 100
 
 
@@ -162,7 +162,7 @@ class StorePin:
         hold: Hold,
         released: "Callable[[StorePin, list[Path]], None]",
     ) -> None:
-        """Pin a store. `released` is called at the end with the files whose removal was deferred."""
+        """Pin a store. `released` is called at the release, with the files whose removal was deferred."""
         self.store = store
         self.released = False
         self._disk = disk
@@ -172,6 +172,7 @@ class StorePin:
         self._hold = hold
         self._open: dict[str, OpenFile | PinnedBase] = {}
         self._lengths = hold.begin()
+        # A recycled file would get new records while the pin reads the old ones.
         journal.recycles = False
         try:
             # The journal comes first: a change that a checkpoint takes out of it meanwhile is in the base afterwards.

@@ -1,4 +1,4 @@
-"""Recent changes: those that are in the journal and not yet in the base, as state in memory."""
+"""Recent changes: those that are in the journal and not yet in the base, as a state in memory."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -45,13 +45,13 @@ class Recent:
         self._mortal: list[int] = []
         self._mortal_sorted = True
         self.dropped: dict[int, Head] = {}
-        # Forks by their sources. The dictionaries keep their order: the oldest fork comes first.
+        # Forks by their sources. Dictionaries keep the order of insertion, so the oldest fork comes first.
         self.forked: dict[int, dict[int, None]] = {}
         self.unforked: dict[int, set[int]] = {}
         self.floors: dict[int, int] = {}
         """The floors of streams: before them, no stream or fork needs the bytes in the base."""
         self.discardable_bytes = 0
-        """About how many bytes of the base lie before the floors and are not being removed yet."""
+        """About how many bytes in the base lie before the floors and are not being removed yet."""
 
     def apply(self, edit: Edit) -> None:
         if isinstance(edit, Write):
@@ -93,6 +93,7 @@ class Recent:
     def drop(self, drop: Drop) -> None:
         identity = drop.head.identity
         stream = self.streams.pop(identity.incarnation, None)
+        # A stream that was created in this layer is in no older one, so nothing is left to drop.
         if stream is None or not stream.created:
             self.dropped[identity.incarnation] = drop.head
         if self.names.get(identity.name, identity.incarnation) == identity.incarnation:
@@ -104,7 +105,7 @@ class Recent:
         self.floors.pop(identity.incarnation, None)
 
     def discard(self, incarnation: int, floor: int, discardable_bytes: int) -> None:
-        """Free the bytes of a stream before a floor, and note how many of them the base has."""
+        """Free the bytes of a stream before a floor in memory, and note the floor for the base."""
         run = self.run(incarnation)
         if run:
             run.discard(floor)

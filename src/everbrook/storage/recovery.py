@@ -1,4 +1,4 @@
-"""Recovery: applies the changes of the journal that the base does not have to the view, in order."""
+"""Recovery: applies the changes that are only in the journal to the view, in order."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -27,15 +27,15 @@ def replay(
     lose: Callable[[Damage], None],
     refuse: Callable[[int, Exception], None],
 ) -> None:
-    """Go through a journal in order. Calls `take` with each edit and the number of its change, and `lose` for each lost
+    """Replay a journal in order: call `take` with each edit and the number of its change, and `lose` for each lost
     change.
 
-    `head_of` gives the head of a stream after the edits so far. `refuse` is called for a change that can't be parsed
+    `head_of` returns the head of a stream after the edits so far. `refuse` is called for a change that can't be parsed
     although its checksum is right.
     """
 
     def head_before(incarnation: int) -> Head:
-        # `take` ignores the write of an unknown stream. To unpack it, a placeholder is enough.
+        # `take` ignores a write to an unknown stream. A placeholder is enough to unpack it.
         return head_of(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
 
     items: list[Record | Lost] = [*recovered.records, *recovered.lost]
@@ -60,13 +60,13 @@ class Recovery:
         self._view = view
         self.damages: list[Damage] = []
         self.remarks: list[str] = []
-        """Messages for a person that are not about damage."""
+        """Messages for the operator that are not about damage."""
         self.refusal: str | None = None
         self.written: set[int] | None = set()
-        """The streams that the journal has bytes of. A checkpoint that a crash interrupted has begun segments of these
+        """The streams whose bytes are in the journal. A checkpoint that a crash interrupted has begun segments of these
         streams only.
 
-        None: a part of an unsynced journal ended with the machine, so the streams are unknown.
+        None: a part of an unsynced journal was lost with the machine, so the streams are unknown.
         """
         self._lost: set[int] = set()
         """The streams that have lost a change of the journal: their later changes are ignored."""
@@ -95,6 +95,7 @@ class Recovery:
         incarnation = edit.head.identity.incarnation
         if not isinstance(edit, Drop) and not edit.created:
             before = self._view.readable_head(incarnation)
+            # A gap shows that a change before this one is lost, even if no damage in the journal names the stream.
             follows = before is not None and before.tail == edit.head.tail - len(edit.data)
             if incarnation in self._lost or not follows:
                 self._lose((incarnation,), "a change before this one is lost")
@@ -109,11 +110,12 @@ class Recovery:
         for incarnation in streams:
             head = self._view.readable_head(incarnation)
             self._view.mark(incarnation, DamageMark(head.tail if head else 0, reason))
-            # The lost change may have created the stream. Reserve its incarnation, so that no other gets the mark.
+            # The lost change may have created the stream. Reserve its incarnation, so that no new stream gets this
+            # mark.
             self._view.last_incarnation = max(self._view.last_incarnation, incarnation)
 
     def _set_aside(self, torn: Torn) -> None:
-        """Keep a torn write, so that a person can inspect it. It was never acknowledged."""
+        """Keep a torn write for inspection. It was never acknowledged."""
         try:
             kept = f"its bytes are kept in {self._kept.keep_once(f'{torn.path.stem}-{torn.position}.torn', torn.data)}"
         except OSError as error:

@@ -1,8 +1,8 @@
-"""Segments: the bytes of a stream in plain files, which anyone can copy and decode.
+"""Segments: the bytes of a stream in plain files, which can be copied and decoded without this program.
 
-A segment begins with the packed identity of its stream, and holds chunks, each with its index and its checksums. A row
-of the base locates each chunk. Bytes after the last located chunk come from a checkpoint that a crash interrupted; the
-next write overwrites them. Segments are synced before the base refers to them.
+A segment begins with the packed identity of its stream, followed by chunks, each with its index and its checksums. A
+row of the base has the location of each chunk. Bytes behind the last located chunk come from a checkpoint that a crash
+interrupted; the next write overwrites them. Segments are synced before the base refers to them.
 """
 
 import errno
@@ -47,7 +47,7 @@ def segment_path(folder: Path, incarnation: int, segment: int) -> Path:
 
 
 def parse_segment_name(name: str) -> tuple[int, int] | None:
-    """Read the incarnation and first offset of a segment from the name of its file; None if it has another name."""
+    """Parse the name of a segment file: incarnation and first offset. None: it is the name of another file."""
     parts = _NAME.match(name)
     return (int(parts[1], 16), int(parts[2])) if parts else None
 
@@ -59,7 +59,7 @@ def pack_segment_header(identity: Identity) -> bytes:
 
 
 def parse_segment_header(data: bytes) -> Identity | None:
-    """Read the identity at the beginning of a segment. None if it is damaged."""
+    """Parse the identity at the beginning of a segment. None: it is damaged."""
     if len(data) < SEGMENT_HEADER.size:
         return None
     magic, checksum, length = SEGMENT_HEADER.unpack_from(data)
@@ -80,7 +80,7 @@ def pack_chunk(key: bytes, index: bytes, data: bytes, checksums: bytes) -> tuple
 
 
 def parse_chunk(data: bytes, position: int, incarnation: int) -> tuple[Chunk, int] | None:
-    """Read the chunk at a position of a segment, and its end. None if there is none, or it is damaged."""
+    """Parse the chunk at a position of a segment. Returns it and its end; None if no undamaged chunk begins there."""
     if position + CHUNK_HEADER.size > len(data):
         return None
     magic, checksum, start, index_bytes, length = CHUNK_HEADER.unpack_from(data, position)
@@ -101,7 +101,7 @@ class Segments:
     def __init__(
         self, disk: Disk, folder: Path, hold: Hold, *, max_bytes: int, max_open: int, used: bool = True
     ) -> None:
-        """Use the segments below the folder of a store. `hold` is told before one of them is written.
+        """Use the segments below the folder of a store. `hold` is notified before a write to one of them.
 
         `used`: full chunks are written to segments.
         """
@@ -127,7 +127,7 @@ class Segments:
         return reader.read_at(location.position + start, end - start)
 
     def place(self, incarnation: int, location: Location, start: int) -> str:
-        """Return the place of a byte of a chunk, for a message."""
+        """Return the place of a byte of a chunk, for an error message."""
         path = segment_path(self.folder, incarnation, location.segment)
         return f"{SEGMENTS}/{path.parent.name}/{path.name} at byte {location.position + start}"
 
@@ -136,7 +136,7 @@ class Segments:
         return SegmentWriter(self._disk, self.folder, self._hold, self._max_bytes, self._max_open, self._made)
 
     def files(self, incarnations: Collection[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield the segments of some streams, or of all, that exist: their incarnations and first offsets."""
+        """Yield the existing segments of some streams, or of all (None): their incarnations and first offsets."""
         streams = {f"{n:02x}": None for n in range(256)} if incarnations is None else {}
         for incarnation in incarnations or ():
             streams.setdefault(segment_path(self.folder, incarnation, 0).parent.name)
@@ -187,12 +187,12 @@ class SegmentWriter:
         packed, data_from = pack_chunk(key, pack_index(chunk.index), chunk.data, checksums)
         segment, end = (last.segment, chunk_end(last)) if last else (chunk.start, 0)
         if end + len(packed) > self._max_bytes:
-            # The new segment gets a name that was never used: one of an old name may still have to be removed.
+            # The first offset is a name that was never used: the file of a removed segment may still exist.
             segment, end = chunk.start, 0
         header = pack_segment_header(identity)
         if end and not self._holds(segment_path(self._folder, identity.incarnation, segment), header, segment):
-            # The segment is lost, or another file is in its place, so the stream is damaged before this chunk. Begin a
-            # new segment, and leave the other file alone: a repair of another stream may need it.
+            # The segment is lost, or another file has its name, so the stream is damaged before this chunk. Begin a new
+            # segment, and do not touch the other file: a repair of another stream may need it.
             segment, end = chunk.start, 0
         file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=bool(end))
         if not end:
@@ -202,7 +202,7 @@ class SegmentWriter:
         return Location(segment, end + data_from, len(chunk.data)), checksums
 
     def _holds(self, path: Path, header: bytes, segment: int) -> bool:
-        """Return whether a file begins with the identity of a stream and with the chunk whose offset its name has."""
+        """Return whether a file begins with the identity of a stream and with the chunk that its name says."""
         if path in self._files:
             return True
         try:
@@ -224,7 +224,7 @@ class SegmentWriter:
             if path.parent not in self._made:
                 self._disk.make_folder(path.parent)
                 self._made.add(path.parent)
-            # A failed checkpoint may have left the file: it is overwritten.
+            # A failed checkpoint may have left the file. Nothing refers to it, so it is overwritten.
             exists = begun or path.name in self._disk.names(path.parent)
             if not exists:
                 self._hold.note(path, ABSENT)
@@ -241,7 +241,7 @@ class SegmentWriter:
             self._finish(next(iter(self._files)))
         for folder in self._folders:
             self._disk.sync_folder(folder)
-        # From here on `abandon` must not remove them: the base may refer to them even if its commit reports an error.
+        # From here on `abandon` must not remove the new files: the base may refer to them even after a failed commit.
         self._created.clear()
 
     def _finish(self, path: Path) -> None:
@@ -249,7 +249,7 @@ class SegmentWriter:
             file.sync()
 
     def abandon(self) -> None:
-        """Close the files after an error, and remove the new ones, to which the base does not refer."""
+        """Close the files after an error, and remove the new ones: the base does not refer to them."""
         while self._files:
             self._files.popitem()[1].close()
         for path in self._created:

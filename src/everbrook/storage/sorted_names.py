@@ -24,11 +24,11 @@ class SortedNames:
 
     @property
     def sorted(self) -> bool:
-        """Whether the names are kept sorted."""
+        """Whether the names are sorted: the first scan sorts them."""
         return self._sorted is not None
 
     def sort(self) -> None:
-        """Sort the names now, while they are few."""
+        """Sort the names now, and keep them sorted."""
         self._in_order()
 
     def _in_order(self) -> "SortedList[bytes]":

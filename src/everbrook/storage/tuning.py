@@ -22,14 +22,14 @@ class StorageTuning(Struct, frozen=True, kw_only=True):
     max_open_segments: int = 64
     """How many segments are kept open for reads."""
     work_secs: float = 0.001
-    """For how long a checkpoint works before it rests, because other threads wait for the interpreter's lock."""
+    """How long a checkpoint works before it pauses, because other threads wait for the interpreter's lock."""
     rest_ratio: float = 2.0
-    """How much longer it rests than it has worked."""
+    """The length of a pause, as a multiple of the work before it."""
     max_rest_secs: float = 0.02
     max_counts: int = 4096
-    """How many prefixes the cache of counts of names has."""
+    """The number of prefixes in the cache of counts of names."""
     blob_sync_bytes: int = SYNC_BYTES
-    """How many bytes of a blob are written between two syncs."""
+    """The number of bytes of a blob that are written between two syncs."""
     journal: JournalTuning = JournalTuning()
 
 

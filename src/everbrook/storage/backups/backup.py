@@ -24,7 +24,7 @@ _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 
 
 class BackupError(Exception):
-    """A backup can't be made or used, for a reason that its owner can remove."""
+    """A backup can't be made or used, for a reason that its owner can resolve."""
 
 
 class GivenUp(BackupError):
@@ -32,7 +32,7 @@ class GivenUp(BackupError):
 
 
 class Manifest(Struct, frozen=True):
-    """The manifest of a backup. `copied_bytes` were copied for it; the other bytes it shares with an earlier backup."""
+    """The manifest of a backup. `copied_bytes` were copied; the other bytes are shared with an earlier backup."""
 
     format: int
     store: str
@@ -56,7 +56,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 
 class Backup:
-    """A whole backup."""
+    """A complete backup."""
 
     def __init__(self, folder: Path) -> None:
         """Read the manifest in a folder. Raises `BackupError` if the folder holds no backup."""
@@ -78,7 +78,7 @@ class Backup:
         self.store = folder / DATA / self.manifest.store
 
     def entries(self) -> Iterator[Entry]:
-        """Verify the list of files, and give the files."""
+        """Verify the list of files, and yield the files."""
         try:
             text = (self.folder / LIST).read_bytes()
         except OSError as error:
@@ -116,7 +116,7 @@ def format_name(taken_at_ms: int) -> str:
 
 
 def find_backups(folder: Path) -> list[Path]:
-    """Return the complete backups in a folder, in the order in which they were made."""
+    """Return the complete backups in a folder, the oldest first."""
     if not folder.is_dir():
         return []
     names = sorted((path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_order)
@@ -138,7 +138,7 @@ def _order(name: str) -> tuple[str, int]:
 
 
 def choose_backup(folder: Path, at: str | None = None) -> Backup:
-    """Return the backup in a folder, or the last one of several in it that is not younger than `at`."""
+    """Return the backup in a folder; if it has several, the last one that is not younger than `at`."""
     if (folder / MANIFEST).is_file():
         return Backup(folder)
     found = find_backups(folder)

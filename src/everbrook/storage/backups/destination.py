@@ -28,7 +28,7 @@ LATEST = "latest"
 LOCK = ".lock"
 _REMOVING = ".removing-"
 _DRAFT = f"{PARTIAL}-{LATEST}"
-# The root of a file system may have this folder of its own: it does not count as a foreign file.
+# The root of a file system may have this folder, so it does not count as a foreign file.
 _LOST = "lost+found"
 
 
@@ -51,7 +51,7 @@ class Destination:
         (folder / _DRAFT).unlink(missing_ok=True)
 
     def _require_backups_only(self) -> None:
-        """Refuse a folder with other files in it: a wrong argument must not fill a folder that is used otherwise."""
+        """Refuse a folder with other files, so that a wrong argument does not fill a folder with another purpose."""
         names = {path.name for path in self.folder.iterdir()} - {PARTIAL, LATEST, LOCK, _DRAFT, _LOST}
         known = {path.name for path in find_backups(self.folder)}
         strange = sorted(name for name in names - known if not name.startswith(_REMOVING))
@@ -88,6 +88,7 @@ class Destination:
         """Remove all but the last `keep` backups. Returns the removed ones."""
         gone = find_backups(self.folder)[:-keep]
         for path in gone:
+            # Renamed first: a crash during the removal must not leave an incomplete folder with the name of a backup.
             removing = self.folder / f"{_REMOVING}{path.name}"
             self._file_system.rename(path, removing)
             self._file_system.sync_path(self.folder)

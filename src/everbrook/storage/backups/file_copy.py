@@ -31,7 +31,7 @@ class Source(Protocol):
         """Return the files of a folder."""
 
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
-        """Return the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
+        """Return the first of the requested pieces: at least one, and as many as fit into a response."""
 
 
 class Basis(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Basis(Struct, frozen=True):
         return self.blocks[number] if same else ""
 
     def read(self, asked: Asked) -> bytes | None:
-        """Return a block, if its bytes still have the digest that was asked for."""
+        """Return a block, if its bytes still have the requested digest."""
         if self.digest(asked.start, asked.size) != asked.digest:
             return None
         with self.path.open("rb", buffering=0) as file:
@@ -83,7 +83,7 @@ class FileCopy:
             yield Asked(self._file.name, start, size, known)
 
     def take(self, asked: Asked, piece: Piece) -> None:
-        """Take the next block. A file may be shorter than it was listed: its end may have been truncated meanwhile."""
+        """Take the next block. The file may be shorter than listed, if its end was truncated meanwhile."""
         self.gone = self.gone or piece.state is State.GONE
         if self.gone or self._ended:
             return
@@ -99,7 +99,7 @@ class FileCopy:
 
     def _begin(self) -> None:
         """Begin to write, with the blocks that earlier copies have so far."""
-        # A new file, because an old draft may be a hard link to a file of an earlier backup.
+        # Not the old draft: it may be a hard link to a file of an earlier backup, which a write would change.
         self._draft.unlink(missing_ok=True)
         self._descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         same, self._blocks, self._size = self._blocks, [], 0
@@ -128,7 +128,7 @@ class FileCopy:
         self._blocks.append(digest)
 
     def finish(self) -> Entry | None:
-        """Rename the draft. Returns None if the source does not have the file any more."""
+        """Rename the draft. Returns None if the source no longer has the file."""
         if self._descriptor is None and not self.gone and not self._link():
             self._begin()
         written = self._descriptor is not None

@@ -1,6 +1,6 @@
 """The file system of a backup: files are durable before they get their names.
 
-On Linux one call syncs a whole file system: ten thousand syncs, one for each file, would slow down a server on the same
+On Linux one call syncs a whole file system: a sync for each of ten thousand files would slow down a server on the same
 disk for a long time. Other systems sync file by file.
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path, PurePath
 
 from everbrook.storage.disk import sync_descriptor
 
-# How many syncs run at a time: the file system combines them.
+# The number of concurrent syncs, which the file system combines.
 _SYNCS = 8
 
 SyncAll = Callable[[int], int]
-"""Sync the file system of a descriptor. Gives -1 after an error, which is in `errno`."""
+"""Syncs the file system of a descriptor. Returns -1 after an error, which is in `errno`."""
 
 
 def find_syncfs() -> SyncAll | None:
@@ -37,7 +37,7 @@ class FileSystem:
         sync: Callable[[int], None] = sync_descriptor,
         rename: Callable[[Path, Path], None] = os.replace,
     ) -> None:
-        """Open the folder. `sync` reports errors of the disk that happen from now on."""
+        """Open the folder. It is opened now, because `sync` reports only errors that happen after this."""
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._sync_all = sync_all
         self._sync = sync

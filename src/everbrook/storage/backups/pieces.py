@@ -1,7 +1,7 @@
 """Pieces: the parts in which a pinned store is transferred, each with the SHA-256 of the bytes that were read.
 
-A receiver that has a piece already sends its digest, and gets the bytes only if the digests differ. An answer may have
-fewer pieces than were asked for: the receiver asks for the rest again.
+A receiver that has a piece already sends its digest, and gets the bytes only if the digests differ. A response may have
+fewer pieces than were requested; the receiver requests the others again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _FRAME = Layout("<BI32s")
 
 
 class State(IntEnum):
-    """The state of a piece: the receiver has it, it comes with its bytes, or its file is missing."""
+    """The state of a piece: the receiver has it, the bytes follow, or the file no longer exists."""
 
     SAME = 0
     GIVEN = 1
@@ -36,7 +36,7 @@ _STATES = frozenset(State)
 
 
 class Asked(Struct, frozen=True, array_like=True):
-    """A request for a piece, with the digest of the bytes that the receiver has in its place."""
+    """A request for a piece, with the digest of the receiver's bytes, if it has any."""
 
     name: str
     start: int
@@ -53,11 +53,11 @@ class Piece(Struct, frozen=True):
 
 
 class PieceCorrupted(Exception):
-    """An answer with pieces was damaged in transit."""
+    """A response with pieces was damaged in transit."""
 
 
 def parse_asked(body: bytes) -> list[Asked]:
-    """Read a request for pieces. Raises `ValueError` if it is malformed."""
+    """Parse a request for pieces. Raises `ValueError` if it is malformed."""
     asked = msgspec.json.decode(body, type=list[Asked])
     if not 1 <= len(asked) <= MAX_PIECES:
         raise ValueError(f"a request must have 1 to {MAX_PIECES} pieces, got {len(asked)}")
@@ -68,7 +68,7 @@ def parse_asked(body: bytes) -> list[Asked]:
 
 
 def read_pieces(pin: Pin, asked: Sequence[Asked]) -> Iterator[Piece]:
-    """Read the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
+    """Read the first of the requested pieces: at least one, and as many as fit into a response."""
     given = read = 0
     for each in asked:
         if given >= ANSWER_BYTES or read >= READ_BYTES:
@@ -100,13 +100,13 @@ def parse_pieces(body: bytes) -> list[Piece]:
     position = 0
     while position < len(body):
         if len(body) - position < _FRAME.size:
-            raise PieceCorrupted(f"an answer of the server ends within the header of a piece, after {len(body)} bytes")
+            raise PieceCorrupted(f"a response of the server ends within the header of a piece, after {len(body)} bytes")
         state, size, digest = _FRAME.unpack_from(body, position)
         position += _FRAME.size
         data = body[position : position + size]
         position += size
         if state not in _STATES:
-            raise PieceCorrupted(f"an answer of the server has a piece in the unknown state {state}")
+            raise PieceCorrupted(f"a response of the server has a piece in the unknown state {state}")
         if state == State.GIVEN and sha256(data).digest() != digest:
             raise PieceCorrupted(f"a piece of {len(data)} bytes from the server has the wrong SHA-256")
         pieces.append(Piece(State(state), digest, data))

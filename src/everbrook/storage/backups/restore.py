@@ -1,4 +1,4 @@
-"""Restoring: makes a data folder from a backup, atomically.
+"""The restore of a backup: makes a data folder from it, atomically.
 
 The files are copied into a draft folder beside the target, and each block is verified against its digest. The draft is
 checked as a store, and then renamed to the target.
@@ -26,7 +26,7 @@ from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, parse_manifest, 
 from everbrook.storage.tuning import DEFAULT_TUNING
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes that were done since the last call."""
+"""Called with the number of bytes that were copied since the last call."""
 
 
 def restore(
@@ -39,7 +39,7 @@ def restore(
 ) -> Report:
     """Make a data folder from a backup. Raises `BackupError` if the backup is damaged; then there is no data folder.
 
-    `epoch` is a random number. It tells clients that their offsets from before the restore are not valid any more.
+    `epoch` is a random number. By it clients notice that their offsets from before the restore are no longer valid.
     """
     require_free(target)
     with _draft_of(target) as draft:
@@ -58,7 +58,7 @@ def restore(
 
 @contextmanager
 def _draft_of(target: Path) -> Iterator[Path]:
-    """Return an empty folder beside a target to one process at a time, and remove it at the end."""
+    """Return an empty folder beside a target, which one process at a time can use, and remove it at the end."""
     draft = target.with_name(f".{target.name}.restoring")
     draft.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -155,13 +155,13 @@ def set_epoch(folder: Path, epoch: int) -> None:
     The caller syncs the rest of the folder.
     """
     if not (folder / JOURNAL).is_dir():
-        # A crash interrupted the making of the store: it has nothing that a client could have seen.
+        # A crash interrupted the creation of the store, so no client has seen an offset of it.
         return
     disk = OsDisk()
     with closing(open_base(disk, folder)) as base:
         manifest = replace(parse_manifest(base.state().manifest or disk.read(folder / MANIFEST)), epoch=epoch)
         with Checkpoint(base, DEFAULT_TUNING) as checkpoint:
-            # The caller syncs all files, so a crash of the machine loses nothing: the boot does not matter.
+            # The caller syncs all files, so the boot does not matter: a crash of the machine loses none of them.
             checkpoint.set_opened(Opened(sync=True, boot=""), manifest)
             checkpoint.commit()
     (base.folder / LMDB_LOCK).unlink(missing_ok=True)

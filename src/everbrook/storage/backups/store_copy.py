@@ -1,4 +1,4 @@
-"""Copying a pinned store: an unchanged file is a hard link to the last backup, a changed one is copied block by block.
+"""The copy of a pinned store: an unchanged file is a hard link to the last backup, other files are copied by blocks.
 
 A file is verified before it is linked: a damaged block of the last backup is copied again, so that damage does not
 spread. Blocks of many files are requested together, some batches ahead of those that are being written.
@@ -41,7 +41,7 @@ BATCHES_AHEAD = 3
 ASKING_THREADS = 2
 
 Report = Callable[[int], None]
-"""Called with the number of bytes that were done since the last call."""
+"""Called with the number of bytes that were copied or linked since the last call."""
 
 
 class PinSource:
@@ -70,8 +70,8 @@ class StoreCopy:
     ) -> None:
         """Use the files that are in `target` already, and those of `previous`, the last backup.
 
-        Once `given_up` is set, `run` raises `GivenUp`.
-        `bytes_per_sec` bounds the bytes that are read, those included that turn out to be known already.
+        Once `given_up` is set, `run` raises `GivenUp`. `bytes_per_sec` bounds the bytes that are read, including those
+        that the target has already.
         """
         self._source = source
         self.target = target
@@ -101,7 +101,7 @@ class StoreCopy:
             self._remove_others()
 
     def listed(self) -> bytes:
-        """Return the list of the files in its stored form."""
+        """Return the list of the files, formatted."""
         return format_list(self.entries)
 
     def _copy_all(self) -> None:
@@ -109,7 +109,7 @@ class StoreCopy:
             try:
                 self._copy_by(threads)
             except BaseException:
-                # The pieces that were requested ahead are not needed any more.
+                # The pieces that were requested ahead are no longer needed: do not wait for them.
                 self._given_up.set()
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -173,12 +173,12 @@ class StoreCopy:
             return False
         link(path, self.target / file.name)
         self._add(known, 0)
-        # On a file system without hard links it is a copy, which has to be synced.
+        # On a file system without hard links the link is a copy, which must be synced.
         self.written.append(self.target / file.name)
         return True
 
     def _bases(self, file: PinnedFile) -> Iterator[Basis]:
-        """Yield earlier copies of a file: those of a run that was killed, and the one of the last backup."""
+        """Yield earlier copies of a file: those that a killed run has left, and the one in the last backup."""
         path, identity = self.target / file.name, _identity(file.name)
         _adopt_draft(draft_of(path), path)
         for left in {path: None} | dict.fromkeys(self._left_over.get(identity, ())):
@@ -213,7 +213,7 @@ class StoreCopy:
         self._report(entry.size)
 
     def _remove_others(self) -> None:
-        """Remove the files of a run that was killed that this copy does not have."""
+        """Remove the files that a killed run has left and that this copy does not have."""
         names = {entry.name for entry in self.entries}
         for path in _files_in(self.target):
             if path.relative_to(self.target).as_posix() not in names:
@@ -221,7 +221,7 @@ class StoreCopy:
 
 
 def _identity(name: str) -> str:
-    """Return the part of a file's name that stays while the file grows: the name of a journal file has its length."""
+    """Return the part of a file's name that does not change when it grows: the name of a journal file has its size."""
     file = parse_log_file(Path(name))
     return f"{file.first}-{file.use}" if file else name
 
@@ -231,7 +231,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _adopt_draft(draft: Path, path: Path) -> None:
-    """Move the draft of a run that was killed to the path of its file, where it is read and never written to."""
+    """Move the draft of a killed run to the path of its file, where it is read and never written to."""
     if draft.is_file() and not (path.is_file() and path.stat().st_size >= draft.stat().st_size):
         draft.rename(path)
 

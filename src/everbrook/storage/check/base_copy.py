@@ -1,7 +1,7 @@
-"""Copying a base in which only LMDB's own lists are damaged: the list of databases, or the list of free pages.
+"""The copy of a base in which only LMDB's own lists are damaged: the list of databases, or the list of free pages.
 
 The trees of the databases are read page by page, without LMDB. They must be complete: the rows fill each page without a
-gap, the keys increase, and the number of rows is the one that LMDB recorded. So the copy loses nothing.
+gap, the keys increase, and the number of rows is the one that LMDB recorded. So the copy loses no row.
 """
 
 import os
@@ -34,7 +34,7 @@ from everbrook.storage.manifest import BASE, LOST_AND_FOUND, StoreError
 OVERFLOW = 4
 MAX_DEPTH = 32
 BATCH_ROWS = 5_000
-"""How many rows are copied in one transaction."""
+"""The number of rows that are copied in one transaction."""
 
 
 class _Damaged(Exception):
@@ -72,7 +72,7 @@ class PageTrees:
         self._file.close()
 
     def databases(self) -> dict[bytes, _Tree] | None:
-        """Find the databases of a base by their names. One whose name is damaged is found by elimination."""
+        """Find the databases of a base by their names. A single one with a damaged name is found by elimination."""
         try:
             self._page_bytes, root = self._begin()
             page = self._read(root * self._page_bytes, self._page_bytes)

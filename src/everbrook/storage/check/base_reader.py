@@ -1,4 +1,4 @@
-"""Reading the base for a check: gives every row of every database in order, and reports the errors of LMDB."""
+"""The reader of the base for a check: reads every row of every database in order, and reports the errors of LMDB."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -56,7 +56,7 @@ class BaseReader:
         return self._transaction is not None
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
-        """Return a value as it is stored."""
+        """Return a value with its checksum."""
         if self._transaction is None or database not in self._databases:
             return None
         try:
@@ -72,7 +72,10 @@ class BaseReader:
         return None if value is None else unseal(key, value)
 
     def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every row as it is stored, until one is out of order or their number exceeds LMDB's count."""
+        """Yield every row with its checksum, until one is out of order or their number exceeds LMDB's count.
+
+        The count is a bound, because damaged pages may refer to each other in a circle.
+        """
         self._findings.at(self._file, database.decode())
         if self._transaction is None or database not in self._databases:
             return

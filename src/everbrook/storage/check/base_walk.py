@@ -1,11 +1,11 @@
-"""Walking LMDB's tree in a process of its own, because a damaged page may end the process that reads it.
+"""The walk of LMDB's tree, in a process of its own, because a damaged page may end the process that reads it.
 
-A server walks the tree beside its work. It walks before it opens the file if damage may be the reason why the last
+A server walks the tree in the background. It walks before it opens the file if damage may be the reason why the last
 server ended: the store was not closed, and no walk of that opening had completed. The walk reads only the last byte of
 each value, to verify that the value is inside the file. The checksum of a value is verified when a server reads it.
 
 Beside a server each database is read in one transaction. Until its end LMDB does not reuse the pages of that moment. So
-a walk is given up if the file has grown too much meanwhile, and the walk of that database is tried again later.
+a walk is abandoned if the file has grown too much meanwhile, and that database is walked again later.
 """
 
 import logging
@@ -33,16 +33,16 @@ _UNREADABLE, _OUT_OF_ORDER, _GIVEN_UP = 10, 11, 12
 _PROBLEMS = {_UNREADABLE: "LMDB can't read its pages", _OUT_OF_ORDER: "its rows are not in order"}
 _ENDED = "its pages are so damaged that reading them ends a process"
 _DAMAGE_SIGNALS = {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE}
-"""The exit codes of a process that read damaged pages. Any other code, such as for want of memory, proves nothing."""
+"""The exit codes of a process that read damaged pages. Any other code, such as one for want of memory, is no proof."""
 _OTHER_ERRORS = (lmdb.ReadersFullError, lmdb.MapResizedError, lmdb.MemoryError, lmdb.LockError)
 """Errors of LMDB that are not about its pages."""
 WALKED = "walked"
-"""The name of the marker file beside the tree: it has the boot in which a walk found the tree undamaged."""
+"""The name of the marker file beside the tree. It contains the boot in which a walk found the tree undamaged."""
 _ADVICE = "everbrook check says more, everbrook repair mends it"
 
 
 def walk_base(folder: Path) -> str | None:
-    """Read every key of a store's base. Returns what is wrong with its tree, or None."""
+    """Read every key of a store's base. Returns the problem of its tree, or None."""
     problem = problem_of(folder / BASE / DATA)
     if problem:
         return problem
@@ -53,8 +53,8 @@ def walk_base(folder: Path) -> str | None:
 class WalkedOpening:
     """Opens the base for a server, and walks its tree before or afterwards.
 
-    A marker file records that a walk of this opening found the tree undamaged, with the boot of the machine: a crash of
-    the process can't damage pages, a crash of the machine can.
+    A marker file records that a walk of this opening found the tree undamaged, with the boot of the machine. A crash of
+    the process can't damage pages, but a crash of the machine can.
     """
 
     def __init__(self, boot: str) -> None:
@@ -89,7 +89,7 @@ def _was_closed(folder: Path) -> bool:
 
 
 def _remove_marker(base: Path) -> str:
-    """Return the boot in the marker file, and remove the file: it does not hold for the opening that begins now."""
+    """Return the boot in the marker file, and remove the file: it is about the last opening, and not about this one."""
     marker = base / WALKED
     if not marker.exists():
         return ""
@@ -99,7 +99,7 @@ def _remove_marker(base: Path) -> str:
 
 
 def _write_marker(base: Path, boot: str) -> None:
-    # An error is harmless: without the marker, the next start walks first if this process is killed.
+    # An error is harmless: without the marker, the next start after a kill walks the tree before it opens the file.
     with suppress(OSError):
         (base / WALKED).write_text(boot, encoding="utf-8")
 
@@ -124,11 +124,11 @@ class BackgroundWalk:
         logger.warning("the tree of %s was not walked: %s; everbrook check reads all of it", self._path, reason)
 
     def problem(self) -> str | None:
-        """Return what is wrong with the tree, if the walk has found damage so far."""
+        """Return the problem of the tree, if the walk has found damage so far."""
         code = self.process.poll() if self.process else None
         if code is not None:
             self.process = None
-            # A killed process leaves its transaction in LMDB's reader table, and LMDB would never reuse its pages.
+            # A killed process leaves its transaction in LMDB's reader table, so that LMDB would never reuse its pages.
             self._env.reader_check()
             self._note(code)
         return self._problem
@@ -154,10 +154,10 @@ class BackgroundWalk:
 
 def _start(base: Path, *parent: str) -> "subprocess.Popen[bytes]":
     """Start a process that walks. `parent` is the id of the server's process, if the walk is beside one."""
-    # Not by multiprocessing: it would import the main module of a program that embeds this server.
+    # `multiprocessing` would import the main module of a program that embeds this server.
     walk = [sys.executable, "-m", __spec__.name, str(base), *parent]
     silent = subprocess.DEVNULL
-    # In a process group of its own, because an interrupt at the terminal is for the server only.
+    # A process group of its own keeps an interrupt at the terminal away from it.
     return subprocess.Popen(walk, stdin=silent, stdout=silent, stderr=silent, process_group=0)  # noqa: S603
 
 
@@ -181,13 +181,13 @@ class TreeWalk:
     """Reads all keys of an environment in their order."""
 
     def __init__(self, env: lmdb.Environment, bounds: Bounds, wanted: Callable[[], bool]) -> None:
-        """`wanted` tells whether the server still waits for the walk."""
+        """`wanted` returns whether the server still waits for the walk."""
         self._env = env
         self._bounds = bounds
         self._wanted = wanted
 
     def run(self) -> int:
-        """Read all keys. Returns the exit code, which says what is wrong."""
+        """Read all keys. Returns the exit code for the result."""
         try:
             with self._env.begin() as transaction:
                 names = [bytes(name) for name in transaction.cursor().iternext(keys=True, values=False)]
@@ -212,8 +212,8 @@ class TreeWalk:
     def _in_order(self, database: "lmdb._Database") -> bool:
         """Return whether the keys of a database increase, are as many as LMDB counts, and are found by a search.
 
-        The search is needed because a damaged key in a branch page leads to the wrong page: the rows are in order, and
-        a search misses them.
+        The search is needed because a damaged key in a branch page leads to a wrong page: the rows are in order, but a
+        search misses them.
         """
         with self._env.begin(buffers=True) as transaction:
             count, before = transaction.stat(database)["entries"], b""
@@ -243,7 +243,7 @@ def _main(base: str, parent: str | None = None) -> int:
     if parent:
         os.nice(19)
     size = (Path(base) / DATA).stat().st_size
-    # LMDB's lock file makes the writer keep the pages of this process's transaction.
+    # With LMDB's lock file, the writer keeps the pages of this process's transaction.
     locked, map_bytes = parent is not None, max(MAP_BYTES, 2 * size)
     try:
         env = lmdb.open(base, map_bytes, readonly=True, lock=locked, create=False, max_dbs=16, readahead=False)

@@ -1,4 +1,4 @@
-"""Replaying the journal for a check: verifies that each change can be parsed, and that it continues its streams."""
+"""The replay of the journal for a check: verifies that each change can be parsed and continues its streams."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ class JournalReplay:
         """The forks that the journal has made, by their sources."""
 
     def take(self, recovered: Recovered, opened: Opened | None, boot: str) -> None:
-        """Replay the journal as a server does when it starts."""
+        """Replay the journal as a starting server does."""
         recovered = self._prefix(recovered, opened, boot)
         self._findings.tally.records = len(recovered.records)
         replay(recovered, self.head, self._follow, self._lose, self._refuse)
@@ -44,7 +44,7 @@ class JournalReplay:
             )
 
     def _prefix(self, recovered: Recovered, opened: Opened | None, boot: str) -> Recovered:
-        """Cut an unsynced journal before its first missing change after a machine crash: this loss is no damage."""
+        """Cut an unsynced journal before its first missing change after the machine crashed: this loss is no damage."""
         if opened is None or opened.kept_in(boot):
             return recovered
         if recovered.damages:

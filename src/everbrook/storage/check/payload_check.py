@@ -1,4 +1,4 @@
-"""Checking payload: the chunks of each stream must verify, be contiguous up to its tail, and match their indexes.
+"""The check of the payload: the chunks of each stream must verify, be contiguous up to its tail, and fit their indexes.
 
 The chunks in segments are compared with the rows that locate them. Files without such a row are counted. The snapshot
 of every stream must have its size and its digest.
@@ -44,11 +44,11 @@ from everbrook.storage.segments import (
 READ_BYTES = 1 << 20
 
 ReportDamage = Callable[[int, int, str, str], None]
-"""Called with a damaged stream, the offset from which on it can't be read, the reason and the place."""
+"""Called with a damaged stream, the offset from which on it is unreadable, the reason and the place."""
 
 
 class ChunkProgress(Struct):
-    """How far the chunks of a stream have been checked."""
+    """The progress of the check of a stream's chunks."""
 
     incarnation: int
     head: Head | None
@@ -131,7 +131,7 @@ class ChunkCheck:
 
 
 def index_problem(packed: bytes | None, start: int, size: int, progress: ChunkProgress) -> str | None:
-    """Return what is wrong with the index of a chunk of `size` bytes that begins at `start`, or None."""
+    """Return the problem of the index of a chunk of `size` bytes that begins at `start`, or None."""
     over, progress.over = progress.over, (0, 0)
     if packed is None or unpack_extent(packed) is None:
         return "it is missing or can't be read"
@@ -146,7 +146,7 @@ def index_problem(packed: bytes | None, start: int, size: int, progress: ChunkPr
     if not _rising(appends) or appends[-1] < size or not set(appends[:-1]) <= set(messages):
         return "its appends do not end where messages do"
     if over[0] and (appends[0], times[0]) != over:
-        return "it does not go on with the append before it"
+        return "it does not continue the append before it"
     if appends[-1] > size:
         progress.over = (appends[-1] - size, times[-1])
     return None
@@ -175,7 +175,7 @@ class SegmentCheck:
     def problem_of(
         self, identity: Identity | None, key: bytes, location: Location, checksums: bytes, index: bytes | None
     ) -> tuple[int, str] | None:
-        """Compare a chunk with its row. Returns the number of readable bytes and what follows them, or None."""
+        """Compare a chunk with its row. Returns the number of readable bytes and the problem behind them, or None."""
         incarnation, _ = PLACE.unpack(key)
         self._ends[incarnation, location.segment] = chunk_end(location)
         reader = self._open(incarnation, identity, location)
@@ -194,7 +194,7 @@ class SegmentCheck:
         return None
 
     def _check_copy(self, reader: Reader, key: bytes, location: Location, chunk: tuple[bytes, int]) -> None:
-        """Check the copies of index and checksums in a segment, which allow to decode it without the base."""
+        """Check the copies of index and checksums in a segment, with which it can be decoded without the base."""
         packed, data_from = chunk
         begin = location.position - data_from
         (incarnation, _), place = PLACE.unpack(key), self.place(PLACE.unpack(key)[0], location)
@@ -220,7 +220,7 @@ class SegmentCheck:
         return self._reader
 
     def check_files(self, base: BaseReader) -> None:
-        """Compare the files with the chunks, after all chunks. Files without references are remains of a crash."""
+        """Compare the files with the chunks, once all chunks are checked. A crash leaves files without references."""
         removals: set[tuple[int, int]] = set()
         for key, sealed in base.rows(Database.REMOVALS):
             if not is_removal(key, sealed):
@@ -240,11 +240,11 @@ class SegmentCheck:
             else:
                 left += parts not in removals
         if left:
-            self._findings.remark(f"{left} segments hold nothing that the base refers to; a crash has left them")
+            self._findings.remark(f"the base refers to no chunk of {left} segments; a crash has left them")
         if behind:
             self._findings.remark(
-                f"{behind} segments go on behind what the base refers to: a checkpoint was not finished, and the next "
-                "one writes over it"
+                f"{behind} segments have bytes behind the last chunk of the base: a checkpoint was not finished, and "
+                "the next one overwrites them"
             )
         if unknown:
             self._findings.remark(f"{unknown} files in {SEGMENTS}/ are no segments")
@@ -256,7 +256,7 @@ class SegmentCheck:
 
 
 def _is_of(header: bytes, identity: Identity) -> bool:
-    """Return whether the header of a segment belongs to a stream. Its source may differ: a repair changes it."""
+    """Return whether the header of a segment belongs to a stream. The source is not compared: a repair changes it."""
     found = parse_segment_header(header)
     return found is not None and (found.name, found.incarnation, found.content_type, found.created_at) == (
         identity.name,
@@ -319,7 +319,7 @@ class BlobCheck:
             self._findings.damage(f"{whose} is not what was published: {damage.mark.reason}")
 
     def _digest(self, snapshot: Snapshot) -> bytes:
-        """Read a blob, and give its SHA-256."""
+        """Read a blob, and return its SHA-256."""
         digest = sha256()
         with closing(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size)) as reader:
             while data := reader.read(READ_BYTES):

@@ -1,4 +1,4 @@
-"""Rebuilding a store whose base can't be read, from its segments, which name their streams, and from its journal.
+"""The rebuild of a store whose base can't be read, from its segments, which name their streams, and from its journal.
 
 Every stream gets a new incarnation, because its last bytes may have been in lost rows. Producers are not restored.
 """
@@ -58,7 +58,7 @@ class NewParts:
             self._disk.make_folder(self.draft / part)
 
     def publish(self) -> None:
-        """Mark the draft as complete by renaming it, and move its parts to their places."""
+        """Rename the draft, which marks it as complete, and move its parts to their places."""
         self._disk.sync_folder(self.draft / BASE)
         self._disk.sync_folder(self.draft)
         self._disk.rename(self.draft, self._folder / REBUILT)
@@ -116,7 +116,7 @@ class Rebuild:
         self._recent = Recent()
         self._ended: set[int] = set()
         self._begin: dict[int, int] = {}
-        """The offsets from which on the bytes of streams exist."""
+        """The offsets at which the existing bytes of streams begin."""
         self._last, self._last_use = 0, 0
 
     def run(self) -> list[str]:
@@ -131,7 +131,7 @@ class Rebuild:
             "not restored: producers, closure, the state of expiry, snapshots, and bytes that were in the base alone",
         ]
 
-    # What there is
+    # The remains of the store
 
     def _find_segments(self) -> None:
         files: dict[int, list[tuple[int, Path]]] = {}
@@ -146,7 +146,7 @@ class Rebuild:
                 self._add(identity, paths)
 
     def _add(self, identity: Identity, paths: list[Path]) -> None:
-        """Enter a stream with the chunks that are contiguous in its segments."""
+        """Add a stream with the chunks that are contiguous in its segments."""
         head: Head | None = None
         for chunk in self._chunks(identity, paths):
             if head is None:
@@ -174,7 +174,7 @@ class Rebuild:
                 yield chunk
 
     def _replay_journal(self) -> None:
-        """Take the changes of the journal. Some of their bytes may be in segments too."""
+        """Apply the changes of the journal. Some of their bytes may be in segments too."""
         folder = self._folder / JOURNAL
         files = log_files(self._disk, folder)
         if not files:
@@ -192,7 +192,7 @@ class Rebuild:
         return self._found[incarnation].head if incarnation in self._found else None
 
     def _take(self, _number: int, edit: Edit) -> None:
-        """Apply an edit if all bytes before it are known. Its bytes that are known already are left out."""
+        """Apply an edit if all bytes before it are known, without the bytes that are known already."""
         incarnation, head = edit.head.identity.incarnation, self._head(edit.head.identity.incarnation)
         if isinstance(edit, Drop):
             self._found.pop(incarnation, None)
@@ -210,7 +210,7 @@ class Rebuild:
         self._begin.setdefault(incarnation, have)
         self._recent.apply(Write(edit.head, edit.data[known:], ends, created=edit.created, cut=edit.cut))
 
-    # What it becomes
+    # The new store
 
     def _write_draft(self) -> list[str]:
         in_segments = self._manifest.mode == FILE_DURABLE.store
@@ -222,8 +222,10 @@ class Rebuild:
 
     def _write_streams(self, base: LmdbBase) -> Iterator[str]:
         streams = {each: head for each in {*self._found, *self._recent.streams} if (head := self._head(each))}
+        # Several incarnations of a name may have left segments. The youngest one gets the name.
         youngest = {streams[each].identity.name: each for each in sorted(streams)}
         moved: dict[int, Head] = {}
+        # In the order of incarnations: a source is older than its forks, and must be moved before them.
         for incarnation in sorted(streams):
             head = streams[incarnation]
             if youngest[head.identity.name] != incarnation:
@@ -238,7 +240,7 @@ class Rebuild:
         old, fork = head.identity.incarnation, head.identity.fork
         source = moved.get(fork.source_incarnation) if fork else None
         if fork and source:
-            # Bytes that the source has lost are lost for its forks too.
+            # A fork has lost the bytes that its source has lost.
             floor = min(self._begin[fork.source_incarnation], fork.offset)
             kept, first_kept = (_plain(raised_kept(each, floor, 0)) for each in (head.kept, fork.kept))
             lost_from = inherited_loss(replace(head, kept=kept), fork, source.tail)

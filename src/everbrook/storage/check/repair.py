@@ -1,8 +1,8 @@
-"""Repairing a store: keeps the readable data, and sets the damaged bytes aside.
+"""The repair of a store: keeps the readable data, and sets damaged bytes aside.
 
-The steps are atomic: if the base can't be read, it is rebuilt; the journal is taken into the base; rows that can be
-derived from others are written again; damaged streams are cut. An interrupted repair can be run again: it continues
-with the state of the store.
+The steps are atomic: a base that can't be read is rebuilt; the journal is taken into the base; rows that can be derived
+from others are written again; damaged streams are cut. An interrupted repair can be run again: it continues with the
+present state of the store.
 """
 
 from collections.abc import Iterator
@@ -49,13 +49,13 @@ from everbrook.storage.recent import Recent, RecentStream
 from everbrook.storage.segments import pack_chunk, pack_segment_header, parse_segment_name, segment_path
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
-# A repair in one round may reveal further damage, for the next one. The bound ends a repair that makes no progress.
+# A round may reveal further damage for the next one. The bound ends a repair that makes no progress.
 MAX_ROUNDS = 3
 _TIME_SHIFT = 20
 
 
 class Repair:
-    """Repairs one store, which it keeps locked until it is closed."""
+    """Repairs one store, which remains locked until `close`."""
 
     def __init__(
         self,
@@ -121,8 +121,9 @@ class Repair:
         return self._incarnation
 
     def _manifest(self) -> Manifest:
-        """Return the copy of the manifest, or the manifest. If both are lost, write a new one: its new salt makes the
-        journal unreadable.
+        """Return the copy of the manifest, or the manifest itself. If both are lost, write a new one.
+
+        The new salt makes the journal unreadable, because its checksums depend on the old one.
         """
         found = find_manifest(self._disk, self._folder) if (self._folder / MANIFEST).is_file() else None
         mode = FILE_DURABLE.store if (self._folder / SEGMENTS).is_dir() else ACID.store
@@ -149,7 +150,7 @@ class Repair:
     # The journal
 
     def _take_in_journal(self, manifest: Manifest, report: Report) -> Iterator[str]:
-        """Take the readable changes of the journal into the base, as a server does when it is closed."""
+        """Take the readable changes of the journal into the base, as a server does at its end."""
         files = log_files(self._disk, self._folder / JOURNAL)
         self._disk.make_folder(self._folder / JOURNAL)
         with open_environment(self._folder / BASE) as env:
@@ -164,6 +165,7 @@ class Repair:
             self._disk, self._folder, mode, salt=manifest.salt, boot=self._boot, tuning=self._tuning
         )
         self._incarnation = max(self._incarnation, storage.last_incarnation)
+        # Without the refusal, `close` makes a checkpoint and removes the journal, whose loss is then accepted.
         refused, storage.refusal = storage.refusal, None
         storage.close()
         if log_files(self._disk, self._folder / JOURNAL):
@@ -192,7 +194,7 @@ class Repair:
                     yield from cutter.drop(incarnation) if drop else cutter.cut(incarnation, stream.offset)
 
     def _mend_snapshots(self, base: LmdbBase, report: Report) -> Iterator[str]:
-        """Remove damaged snapshots. The bytes that retention removed because of them stay removed."""
+        """Remove damaged snapshots. The bytes that were cut because of them stay removed."""
         places = {damage.place for damage in report.damages if damage.place.startswith(f"{BLOBS}/")}
         if not places:
             return
@@ -210,7 +212,7 @@ class Repair:
                 self._lost.take(self._folder / place)
 
     def _set_unknown_aside(self, manifest: Manifest) -> Iterator[str]:
-        """Set segments aside to which the base does not refer."""
+        """Move segments to which the base does not refer to `lost+found`."""
         if manifest.mode != FILE_DURABLE.store:
             return
         with closing(self._base(manifest)) as base:

@@ -1,7 +1,7 @@
-"""The report of a check: which bytes of a store are missing or differ from those that were written.
+"""The report of a check: the bytes of a store that are missing or differ from those that were written.
 
-A process of its own reads the store, because a damaged file of LMDB may end its reader. If that happens, the damage is
-at the last place that the process reported.
+A separate process reads the store, because a damaged file of LMDB may end its reader. If that happens, the damage is at
+the last place that the process has reported.
 """
 
 import signal
@@ -43,7 +43,7 @@ BASE_UNREADABLE = f"a server does not start: {BASE}/{DATA} can't be read"
 
 
 class DamagedStream(Struct, frozen=True):
-    """A stream that has lost its bytes from `offset` on. `tail` is None if its row is lost, and so the whole stream."""
+    """A stream that has lost its bytes from `offset` on. `tail` is None if its row, and so all of it, is lost."""
 
     incarnation: int
     name: bytes | None
@@ -64,7 +64,7 @@ class DamagedStream(Struct, frozen=True):
 
 
 class KnownDamage(Struct, frozen=True):
-    """The damage that a store records: why a server does not start or takes no changes, and the damaged streams."""
+    """The damage that a store records: the reason why a server refuses it, and the damaged streams."""
 
     refusal: str | None = None
     streams: tuple[DamagedStream, ...] = ()
@@ -83,7 +83,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Position(Struct, frozen=True):
-    """The place that is being read, and how many bytes of the store have been read so far."""
+    """The place that is being read, and the number of bytes that have been read so far."""
 
     place: str
     read_bytes: int
@@ -156,7 +156,7 @@ class Findings:
         self.tally = Tally()
 
     def at(self, file: Path, part: str = "") -> None:
-        """Report the place that is read next."""
+        """Report the place that is read next. If the process dies there, the damage is at this place."""
         self._place = " ".join(filter(None, (str(file.relative_to(self._folder)), part)))
         self._write(Position(self._place, self._read_bytes))
 
@@ -268,7 +268,7 @@ def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
 
 
 def known_damage(folder: Path, *, boot: str | None = None) -> KnownDamage:
-    """Read the damage that a store records. Raises `StoreError` if a server uses the store.
+    """Read the damage that a store records, without a check. Raises `StoreError` if a server uses the store.
 
     `boot` is the id of this boot of the machine.
     """
@@ -299,6 +299,6 @@ def _noted(disk: OsDisk, folder: Path, base: LmdbBase, boot: str) -> KnownDamage
     journal = read_journal(disk, folder / JOURNAL, salt, state.applied, state.needed)
     opened = parse_opened(state.opened)
     if opened and not opened.kept_in(boot):
-        # Changes that were not on the disk when the machine stopped are not damage.
+        # Unsynced changes that were lost with the machine are no damage.
         journal = journal.written_prefix()
     return KnownDamage(UNKNOWN_LOSS if journal.unknown else None, tuple(streams))

@@ -1,7 +1,7 @@
-"""Repairing rows of the base: rows that follow from the heads of streams are written again, and rows without a stream
-are set aside.
+"""The repair of rows of the base: rows that follow from the heads of streams are written again, and rows without a
+stream are set aside.
 
-The repair is one transaction, and idempotent. The bytes of streams are not changed here.
+The repair is one transaction, and idempotent. It does not change the bytes of streams.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _KEY_BYTES = {
     **dict.fromkeys((Database.STREAMS, Database.MORTAL, Database.DAMAGED, Database.PRODUCERS), INCARNATION.size),
     **dict.fromkeys((Database.CHUNKS, Database.INDEXES), PLACE.size),
 }
-"""The databases that are keyed by streams, and the size of their keys; a key of a producer continues with its id."""
+"""The databases that are keyed by streams, and the sizes of their keys. The key of a producer has its id after that."""
 
 
 class RowRepair:
@@ -100,7 +100,7 @@ class RowRepair:
                     lost.add(incarnation)
             self._delete(database, broken)
         for head in self._heads():
-            # If two streams claim one name, the one that the row of the name gives keeps it.
+            # If the heads of two streams have the same name, the row of the name decides which one keeps it.
             holder = self._holder(head.identity.name)
             if holder != head.identity.incarnation and self._is(head.identity.name, holder):
                 lost.add(head.identity.incarnation)
@@ -145,7 +145,7 @@ class RowRepair:
             if name not in restored:
                 yield f"name {quoted(name)} is removed: its stream is lost"
 
-    # What follows from the rows of streams
+    # Rows that follow from the heads of streams
 
     def _mend_forks(self) -> Iterator[str]:
         wrong = []
@@ -221,12 +221,13 @@ class RowRepair:
 def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, journal_empty: bool) -> Iterator[str]:
     """Replace the rows of the base's state that can't be read.
 
-    `manifest` is the one in the store's folder, `incarnation` is larger than any that was used.
+    `manifest` is the one in the store's folder, `incarnation` is larger than all incarnations that were used.
     """
     database = env.open_db(Database.META)
     with env.begin(write=True) as transaction:
         rows = {bytes(key): unseal(bytes(key), bytes(value)) for key, value in transaction.cursor(database)}
         broken = [key for key, value in rows.items() if not is_readable(key, value)]
+        # Without this number, a replay would apply changes twice that are in the base already.
         if APPLIED in broken and not journal_empty:
             raise StoreError("it is not known which changes of the journal are in the base: restore a backup")
         anew = {
@@ -239,4 +240,4 @@ def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, jou
                 transaction.put(key, seal(key, value), db=database)
             else:
                 transaction.delete(key, db=database)
-            yield f"what the base says of {key.decode('utf-8', 'replace')!r} is made anew"
+            yield f"the row of {key.decode('utf-8', 'replace')!r} in the base is written again"

@@ -1,7 +1,7 @@
-"""Checking a store: every row of the base, the segments, the blobs and the journal, and their consistency.
+"""The check of a store: every row of the base, the segments, the blobs and the journal, and their consistency.
 
 The remains of a crash are not damage: a torn write, the files of an unfinished checkpoint, blobs and segments without
-references. The journal is read by the same scan as when a server starts.
+references. The journal is read by the same scan as at the start of a server.
 """
 
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ class StoreCheck:
         self._replay = JournalReplay(self._base, findings, self._marks)
 
     def run(self) -> None:
-        """Read everything, and report what does not verify."""
+        """Read the whole store, and report all bytes that do not verify."""
         try:
             if (self._folder / REBUILT).is_dir():
                 self._findings.damage("a repair was interrupted: run it again", REBUILT)
@@ -85,7 +85,7 @@ class StoreCheck:
     # The store as a whole
 
     def _read_state(self) -> BaseState:
-        """Return the state of the base, as far as it can be read."""
+        """Return the readable rows of the state of the base."""
         meta: dict[bytes, bytes] = {}
         for key, sealed in self._base.rows(Database.META):
             value = unseal(key, sealed)
@@ -97,7 +97,7 @@ class StoreCheck:
         return parse_state(meta)
 
     def _settled_manifest(self, kept: bytes) -> Manifest | None:
-        """Compare the manifest with its copy in the base, which wins."""
+        """Return the manifest, or its copy in the base if they differ: the copy has a checksum."""
         path = self._folder / MANIFEST
         self._findings.at(path)
         manifest = find_manifest(OsDisk(), self._folder) if path.is_file() else None
@@ -218,7 +218,7 @@ class StoreCheck:
                 yield f"it is a fork that is not entered under its source {source:016x}"
 
     def _check_first(self, head: Head, place: str) -> None:
-        """Check that the first chunk of a stream is there."""
+        """Check that the first chunk of a stream exists."""
         incarnation, floor = head.identity.incarnation, self._floor(head)
         chunks = self._base.with_prefix(Database.CHUNKS, INCARNATION.pack(incarnation))
         first = next((PLACE.unpack(key)[1] for key in chunks), None)

@@ -1,8 +1,8 @@
-"""Cutting damaged streams: the readable part of a stream becomes a new incarnation with the same name.
+"""The cut of damaged streams: the readable part of a stream becomes a new incarnation with the same name.
 
-With a new incarnation, an offset never means other bytes of the same incarnation. It has the bytes, boundaries and
-times up to the damage. It has no producers, stream sequence and closure, because they described the lost part. Forks of
-the stream become forks of the new incarnation; a fork that inherits lost bytes is cut too.
+The incarnation is new because within an incarnation an offset must always mean the same bytes. It has the bytes,
+boundaries and times up to the damage. It has no producers, no stream sequence and no closure, because they described
+the lost part. Forks of the stream become forks of the new incarnation. A fork that inherits lost bytes is cut too.
 """
 
 from array import array
@@ -115,7 +115,7 @@ class StreamCut:
         ranges = self._ranges(identity.incarnation, min(offset, head.tail))
         end = ranges[-1][1] if ranges else identity.first_own_offset
         if end < head.kept.earliest:
-            # No retained byte can be read.
+            # No retained byte is readable.
             ranges, end = [], head.kept.earliest
         fork = identity.fork
         if fork and offset < fork.offset:
@@ -159,7 +159,7 @@ class StreamCut:
         return Chunk(start, self._base.chunks.read(incarnation, start, end), index)
 
     def _kept(self, kept: Kept, tail: int, old: int, new: int) -> Kept:
-        """Return what the new incarnation keeps of its past. Its own snapshot is copied for the new owner."""
+        """Return the `Kept` of the new incarnation. A snapshot of its own is copied for the new owner."""
         snapshot = kept.snapshot
         if snapshot is None:
             return kept
@@ -207,7 +207,7 @@ class StreamCut:
     # Bytes that are set aside
 
     def keep_bytes(self, incarnation: int, start: int) -> Path | None:
-        """Copy the bytes of a stream from an offset on to `lost+found`, even if they do not verify."""
+        """Copy the bytes of a stream from an offset on to `lost+found`, even those that do not verify."""
         parts = ((first, data) for first, data in self._raw_chunks(incarnation) if first + len(data) > start)
         first_part = next(parts, None)
         if first_part is None:
@@ -234,7 +234,7 @@ def inherited_loss(head: Head, fork: Fork, available: int) -> int | None:
 
 
 def without_snapshot(kept: Kept) -> Kept:
-    """Return what is kept of a past whose snapshot is lost, in the same form as after a retention policy."""
+    """Return a `Kept` whose snapshot is lost, with an automatic snapshot as after a retention policy."""
     if not kept.earliest:
         return Kept()
     time = kept.snapshot.published_at if kept.snapshot else 0
@@ -242,7 +242,7 @@ def without_snapshot(kept: Kept) -> Kept:
 
 
 def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Make a fork without its source a stream of its own, with its own bytes. Yields it and its changed forks."""
+    """Turn a fork whose source is lost into a stream with only its own bytes. Yields it and its changed forks."""
     fork = head.identity.fork
     if fork is None:
         return
@@ -253,7 +253,7 @@ def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
 
 
 def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Yield the forks below a stream that begins later now, as far as they begin later too."""
+    """Yield those forks, and forks of forks, that begin later because a stream above them begins later now."""
     for incarnation in forks(head.identity.incarnation):
         below = head_of(incarnation)
         fork = below.identity.fork if below else None
@@ -268,7 +268,7 @@ def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
 
 
 def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
-    """Return what is kept of a past whose bytes before `floor` are lost."""
+    """Return a `Kept` after the bytes before `floor` were lost."""
     if kept.earliest >= floor:
         return kept
     if kept.snapshot and kept.snapshot.owner == owner and kept.snapshot.offset >= floor:
@@ -277,7 +277,7 @@ def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
 
 
 def clipped(index: MessageIndex, end: int, tail: int) -> MessageIndex:
-    """Return the index of a chunk up to an offset. An append that went beyond the new tail ends there."""
+    """Return the index of a chunk up to an offset. An append that crosses the new tail ends there."""
     size, last = end - index.base, tail - index.base
     messages = array("I", (each for each in index.messages if each <= size))
     if index.appends is index.messages:

@@ -338,7 +338,7 @@ NEW = INCARNATION.pack(77)
         (lambda rows: rows.put("indexes", FIRST_CHUNK, index([4], [], [1])), "its messages do not fill the chunk"),
         (lambda rows: rows.put("indexes", FIRST_CHUNK, index([3, 2, 5], [5], [1])), "its messages do not fill"),
         (lambda rows: rows.put("indexes", FIRST_CHUNK, index([2, 5], [3, 5], [1, 1])), "its appends do not end where"),
-        (lambda rows: rows.put("indexes", FIRST_CHUNK, index([5], [9], [1])), "it does not go on with the append"),
+        (lambda rows: rows.put("indexes", FIRST_CHUNK, index([5], [9], [1])), "it does not continue the append"),
         (lambda rows: rows.put("producers", TEXT + b"p", b""), "the row of producer 'p' of stream"),
         (lambda rows: rows.put("producers", NEW + b"p", bytes(24)), "its stream is missing"),
         (lambda rows: rows.delete("forks", TEXT + FORK), "it is a fork that is not entered under its source"),

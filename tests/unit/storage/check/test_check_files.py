@@ -133,8 +133,8 @@ def test_what_a_checkpoint_had_written_when_it_was_cut_off_is_told_and_fine(stor
     checked = inspect(store)
     assert checked.damages == []
     assert [remark.partition(";")[0].partition(":")[0] for remark in checked.remarks] == [
-        "1 segments hold nothing that the base refers to",
-        "1 segments go on behind what the base refers to",
+        "the base refers to no chunk of 1 segments",
+        "1 segments have bytes behind the last chunk of the base",
     ]
 
 
