@@ -40,7 +40,7 @@ MIN_CHECKPOINT_BYTES = 256 * 1024
 
 
 def open_storage(settings: Settings) -> Storage:
-    """Open the storage that the settings name. `StoreError` says why one can't be used."""
+    """Open the storage of the settings, or raise `StoreError` if it can't be used."""
     require_no_unused_store(settings.storage)
     if not settings.storage.mode.durable:
         return MemoryStorage()
@@ -73,7 +73,7 @@ def open_storage(settings: Settings) -> Storage:
 
 
 def storage_tuning(max_memory_bytes: int | None) -> "StorageTuning":
-    """Give the sizes of a durable storage whose recent changes take at most a quarter of the allowed memory."""
+    """Return the sizes of a durable storage whose recent changes take at most a quarter of the allowed memory."""
     from everbrook.storage.tuning import DEFAULT_TUNING
 
     if max_memory_bytes is None:
@@ -100,7 +100,7 @@ def require_no_unused_store(settings: StorageSettings) -> None:
 
 
 def find_store(settings: Settings) -> None:
-    """Check that the existing store, if there is one, can be opened by this version with these settings."""
+    """Raise `StoreError` if there is a store that this version can't open with these settings."""
     from everbrook.storage.disk import OsDisk
 
     require_no_unused_store(settings.storage)
@@ -131,9 +131,10 @@ def gates_of(
     authenticator: Authenticator | None = None,
     tuning: AuthTuning = DEFAULT_TUNING.auth,
 ) -> list[Gate]:
-    """Make the gates that the settings ask for. Their order: address limits, authentication, identity limits, rights.
+    """Make the gates of the settings, in this order: address limits, authentication, identity limits, rights.
 
-    Rights come last, so that a client that sends too many requests learns nothing about them.
+    Limits of addresses are first, because authentication is expensive. Rights are last, so that the refusals of a
+    client that sends too many requests reveal nothing about rights.
     """
     limits = settings.limits
     gates = [
@@ -157,7 +158,7 @@ def _authorization(settings: Settings, authenticator: Authenticator, tuning: Aut
 
 
 def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listener) -> Limits:
-    """Give the limits of the engine for the settings and their storage mode."""
+    """Return the limits of the engine for the settings and their storage mode."""
     mode = settings.storage.mode
     limits = settings.limits.in_mode(mode)
     most = limits.max_memory_bytes or UNLIMITED

@@ -1,9 +1,9 @@
-"""Cross-origin requests: the headers that every response carries, and which web pages may change something (§12.7).
+"""Cross-origin requests: the headers of every response, and the origins that may make changes (§12.7).
 
-CORS keeps a page from reading a response, not from sending a request. So a request that changes something is refused if
-it comes from a page whose origin is not in `http.cors_origins`. Where that is `*`, every page may, with one exception:
-a server without a policy that is reached directly on the loopback is there for its machine, not for every web site that
-somebody visits on it.
+CORS keeps a page from reading a response, not from sending a request. So a change is refused if it comes from a page
+whose origin is not in `http.cors_origins`. If that is `*`, every page may make changes, with one exception: on a server
+without a policy that is reached directly on the loopback only pages of this machine may. Otherwise every web site that
+its user visits could change the streams.
 """
 
 from urllib.parse import urlsplit
@@ -89,19 +89,19 @@ class Cors:
     """The headers of responses, by the origin of the request."""
 
     def __init__(self, origins: str) -> None:
-        """Take the setting: `*`, or origins separated by commas."""
+        """`origins` is the setting: `*`, or origins separated by commas."""
         self._by_origin = {origin.encode(): _block(origin.encode()) for origin in parse_origins(origins)}
         self.for_any = self._by_origin.get(b"*")
         self._none = _SAFETY + b"Vary: Origin\r\n"
 
     def headers(self, request: Request) -> bytes:
-        """Give the lines that every response to this request begins with."""
+        """Return the header lines that every response to this request begins with."""
         if self.for_any is not None:
             return self.for_any
         return self._by_origin.get(request.headers.get(b"origin", b""), self._none)
 
     def preflight(self, request: Request) -> Response:
-        """Answer an OPTIONS request."""
+        """Respond to an OPTIONS request."""
         headers = (
             b"%bAllow: %b\r\n"
             b"Access-Control-Allow-Methods: %b\r\n"
@@ -123,17 +123,17 @@ def _block(origin: bytes) -> bytes:
 
 
 class Origins:
-    """Checks the origin of a web page that wants to change something."""
+    """Refuses changes from web pages whose origin may not make them (CSRF protection)."""
 
     def __init__(self, origins: str, public_url: str, *, guarded: bool) -> None:
-        """Take `http.cors_origins`, `server.public_url`, and whether there is a policy."""
+        """The settings `http.cors_origins` and `server.public_url`. `guarded` says whether there is a policy."""
         self._listed = frozenset(origin.encode() for origin in parse_origins(origins))
         self._own = urlsplit(public_url).netloc.encode()
         self._all = b"*" in self._listed
         self._guarded = guarded
 
     def admit(self, request: Request) -> None:
-        """Refuse a change by a page that may not make it. Requests that are not from a page have no origin."""
+        """Refuse a change by a page that may not make it. Only requests of pages have an `Origin` header."""
         origin = request.headers.get(ORIGIN)
         if origin is None or request.method in _READING or self._may_change(origin, request):
             return
@@ -156,6 +156,6 @@ def _is_direct(request: Request) -> bool:
 
 
 def _is_of_this_machine(place: str) -> bool:
-    """Tell whether an origin is this machine. Browsers resolve `a.localhost` themselves, to the loopback."""
+    """Tell whether an origin is this machine. Browsers resolve names such as `a.localhost` to the loopback."""
     host = host_of(place)
     return is_loopback(host) or host.lower().endswith(f".{LOCALHOST}")

@@ -1,7 +1,7 @@
-"""Locations: how the names of streams and the URLs of clients translate into each other.
+"""Locations: the translation between the names of streams and the URLs of clients.
 
-Inside the server a stream has one name, whatever its URL: the transports bring every path into the form that names
-begin with, before anything else looks at it. So no gate, bound or log can be passed by another spelling.
+Inside the server a stream has one name, whatever its URL: the transports map every path to that name before any other
+code sees it. So no client can evade a gate, a limit or a log by another spelling.
 """
 
 import re
@@ -29,7 +29,7 @@ class StreamRoots:
         self._others = tuple(sorted(others, key=len, reverse=True))
 
     def inward(self, path: bytes) -> bytes:
-        """Turn the path of a URL into one below `/v1/stream/`, if it is below another root."""
+        """Map the path of a URL to one below `/v1/stream/`, if it is below another root."""
         if path.startswith(STREAM_ROOT):
             return path
         for root in self._others:
@@ -38,13 +38,13 @@ class StreamRoots:
         return path
 
     def outward(self, path: bytes) -> bytes:
-        """Turn a path below `/v1/stream` into the path of a URL for clients."""
+        """Map a path below `/v1/stream` to the path of a URL for clients."""
         if self._main == STREAM_ROOT or not is_at(path, STREAM_ROOT[:-1]):
             return path
         return self._main[:-1] + path[len(STREAM_ROOT) - 1 :]
 
     def source_of(self, request: Request) -> bytes | None:
-        """Give the name of the stream that a request forks (§4.2)."""
+        """Return the name of the stream that a request forks (§4.2)."""
         source = request.headers.get(b"stream-forked-from") if request.method == b"PUT" else None
         return None if source is None else parse_source_path(self.inward(source.removeprefix(request.root)))
 
@@ -53,10 +53,10 @@ class StreamRoots:
 def require_host(host: bytes) -> None:
     """Refuse a `Host` that is neither a name nor an address, with or without a port (RFC 9112 §3.2).
 
-    URLs for clients are built of it, so it must contain nothing that has a meaning in a URL or a page.
+    URLs for clients contain it, so it must have no characters with a meaning in a URL or a page (header injection).
     """
     if not _HOST.fullmatch(host):
-        raise BadRequest(f"Host must be a name or an address, and perhaps a port, got {quoted(host)}")
+        raise BadRequest(f"Host must be a name or an address, with or without a port, got {quoted(host)}")
 
 
 class Locator:
@@ -67,11 +67,11 @@ class Locator:
         self._roots = roots
 
     def public(self, path: bytes) -> bytes | None:
-        """Give the public URL of a path, if it is configured."""
+        """Return the public URL of a path, if it is configured."""
         return self._public_url + self._roots.outward(path) if self._public_url else None
 
     def url(self, request: Request, path: bytes) -> bytes:
-        """Give the URL of a path on this server."""
+        """Return the URL of a path on this server."""
         origin = self._public_url or b"%b://%b%b" % (
             request.scheme,
             request.headers.get(b"host", b"localhost"),

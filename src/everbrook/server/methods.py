@@ -1,8 +1,8 @@
 """Methods: what each one does to each resource, in one table.
 
-A row says which handler a request has, which right it needs, what metrics and logs call it, and what the audit log
-records. A method that no row has needs `admin`, so that what is forgotten is closed rather than open. OPTIONS needs no
-right anywhere: browsers send it without credentials.
+A row has the handler of a request, the right that it needs, its name in metrics and logs, and its action in the audit
+log. A method without a row needs `admin`, so that a forgotten row closes a resource instead of opening it. OPTIONS
+needs no right anywhere, because browsers send it without credentials.
 """
 
 import re
@@ -27,7 +27,7 @@ from everbrook.server.routes import BACKUPS, HEALTH, METRICS, READINESS, Resourc
 
 READING = frozenset({b"GET", b"HEAD"})
 METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS"}
-"""The methods that any resource has."""
+"""All methods that resources have."""
 
 _OF_HTTP = METHODS | {b"PATCH", b"TRACE", b"CONNECT"}
 
@@ -60,7 +60,7 @@ TABLE: Mapping[Resource, Mapping[bytes, Method]] = {
     Resource.SNAPSHOT: _read("latest", "snapshot_read"),
     Resource.SNAPSHOT_AT: {
         **_read("read", "snapshot_read"),
-        # A snapshot says what the stream says. If it removes messages, it needs `delete` as well: see `cuts`.
+        # A snapshot repeats what the stream contains. If it removes messages, it needs `delete` as well: see `cuts`.
         b"PUT": Method("publish", Verb.APPEND, "snapshot_publish", "snapshot_published"),
         b"DELETE": Method("delete", Verb.DELETE, "snapshot_delete", "snapshot_deleted"),
     },
@@ -96,7 +96,7 @@ TABLE: Mapping[Resource, Mapping[bytes, Method]] = {
 }
 
 REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
-"""Where workers say how far they are. Each shows the token that it was given for that, whatever policy there is."""
+"""The resources for reports of workers. A report needs the token of its wake, whatever the policy says."""
 
 CONTROL = REPORTS | {
     Resource.JWKS,
@@ -110,37 +110,36 @@ CONTROL = REPORTS | {
 
 
 def handlers_of(owner: object, resource: Resource) -> dict[bytes, Any]:
-    """Give the functions of an object that handle the methods of its resource."""
+    """Return the functions of an object that handle the methods of its resource."""
     return {method: getattr(owner, row.handler) for method, row in TABLE[resource].items()}
 
 
 def refuse_method(method: bytes, allowed: bytes) -> ProtocolError:
-    """Refuse a method (RFC 9110 §9.1): 405 with those that the resource has, or 501 for one that HTTP does not have."""
+    """Return the refusal of a method (RFC 9110 §9.1): 405 with the allowed ones, or 501 if HTTP does not define it."""
     if method not in _OF_HTTP:
         return MethodNotImplemented(f"this server does not know the method {quoted(method)}")
-    return MethodNotAllowed(f"this resource does not know {quoted(method)}", ((b"Allow", allowed),))
+    return MethodNotAllowed(f"this resource has no method {quoted(method)}", ((b"Allow", allowed),))
 
 
 # Bodies
 
 SUBSCRIPTIONS = b"/%b/subscriptions/" % CONTROL_SEGMENT
-"""What the path of every request contains that is about one subscription."""
+"""The path of every request about one subscription contains this."""
 
 STREAM_BYTES = 512
-"""How much a body may say of one stream: the longest path and an offset fit, with what JSON puts around them."""
+"""The share of one stream in a body: the longest path and an offset fit, with their JSON around them."""
 
 MAX_REPORT_BYTES = MAX_WAKE_STREAMS * STREAM_BYTES
 """A callback or an ack may name every stream of its wake. A worker that needs more bytes acks in parts (§7.2)."""
 
 MAX_CONFIG_BYTES = MAX_STREAMS * STREAM_BYTES
-"""A subscription may be created with so many streams at once, or linked to them."""
+"""The number of streams with which a subscription may be created, or to which it may be linked, in one request."""
 
 
 def max_body_bytes(path: bytes, max_append_bytes: int) -> int:
-    """Give the largest body that a request may have, if it is received as a whole.
+    """Return the largest body that a request may have, if it is buffered.
 
-    Anybody who has the URL of a subscription may send it reports, and proves by a token that they count. So reports are
-    small.
+    The policy does not protect reports: any client may send one, and its token is checked. So reports are small.
     """
     if SUBSCRIPTIONS not in path:
         return max_append_bytes
@@ -152,10 +151,10 @@ def max_body_bytes(path: bytes, max_append_bytes: int) -> int:
 
 
 def require_unpacked(headers: dict[bytes, bytes]) -> None:
-    """Refuse a body with a content coding: readers get the stored bytes, and would not be told of the coding."""
+    """Refuse a body with a content coding: readers get the stored bytes without that header."""
     coding = headers.get(b"content-encoding")
     if coding is not None and coding.lower() != b"identity":
-        raise UnsupportedCoding(f"Content-Encoding is not supported here: send the body as it is, got {quoted(coding)}")
+        raise UnsupportedCoding(f"Content-Encoding is not supported: send the body uncompressed, got {quoted(coding)}")
 
 
 # Operations
@@ -163,7 +162,7 @@ def require_unpacked(headers: dict[bytes, bytes]) -> None:
 OTHER = "other"
 PREFLIGHT = "preflight"
 LIVE = {"long_poll", "sse"}
-"""Operations that wait by their nature."""
+"""The operations of live reads. Their duration is no sign of a slow server."""
 
 _STREAM = {method: row.operation for method, row in TABLE[Resource.STREAM].items()} | {b"OPTIONS": PREFLIGHT}
 _LIVE = re.compile(rb"(?:\A|&)live=(sse|long-poll)(?:&|\Z)")
@@ -172,34 +171,34 @@ _FIXED = {HEALTH: "probe", READINESS: "probe", METRICS: "metrics", BACKUPS: "bac
 _ROWS = [row for rows in TABLE.values() for row in rows.values()]
 
 OPERATIONS = sorted({*LIVE, *_FIXED.values(), *(row.operation for row in _ROWS), PREFLIGHT, OTHER})
-"""All of them: there are no others, whatever is asked."""
+"""All operations. Metrics have no other label, whatever clients send."""
 
 AUDITED = {row.operation: row.audit for row in _ROWS if row.audit} | {"backup": "backup_begun"}
-"""The audited actions, by the operations that they are."""
+"""The actions of the audit log, by operation."""
 
 
 def operation_of(request: Request) -> str:
-    """Give the operation of a request that was answered."""
+    """Return the operation of a request that has a response."""
     return request.operation or _STREAM.get(request.method, OTHER)
 
 
 def operation_elsewhere(request: Request) -> str:
-    """Give the operation of a request whose path is perhaps not one of a stream, before its route is known."""
+    """Return the operation of a request that may not be for a stream, before its route is known."""
     return _FIXED.get(request.path, PREFLIGHT if request.method == b"OPTIONS" else OTHER)
 
 
 def operation_at(resource: Resource, method: bytes) -> str:
-    """Give the operation of a method on a resource. It is empty for a stream, where the method alone says it."""
+    """Return the operation of a method on a resource. It is empty for a stream, where the method alone names it."""
     if resource is Resource.STREAM:
         return ""
     rows = TABLE[resource]
-    # A method that the resource does not have counts as one that reads it, or as the only one that it has.
+    # A method that the resource does not have counts as a GET, or as the first method that it has.
     row = rows.get(method) or rows.get(b"GET") or next(iter(rows.values()))
     return row.operation
 
 
 def find_operation(request: Request) -> str:
-    """Give the operation of a request that was refused before anything was done for it."""
+    """Return the operation of a request that was refused before it was handled."""
     path = request.path
     if path.startswith(STREAM_ROOT) and CONTROL_SEGMENT not in path:
         return _on_stream(request)

@@ -1,9 +1,9 @@
 """Restarts in place: a server becomes its next image by `exec`, in the same process, and keeps its sockets.
 
-Before the server gives anything up, it runs the same command line with `--check`, which proves that the next image
-would start. The progress is written to a file in the data folder, where `everbrook restart` reads it. Listening sockets
-stay open all the while, and so do idle connections: clients that connect or send a request meanwhile wait in the
-kernel. What is handed over is written to an unnamed file, whose descriptor is in the environment.
+First the server runs the same command line with `--check`, to find out whether the next image would start. It writes
+its progress to a file in the data folder, where `everbrook restart` reads it. Listening sockets and idle connections
+stay open all the time: clients that connect or send a request meanwhile wait in the kernel. The handover is written to
+an unnamed file, whose descriptor is in the environment.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ OVER: tuple[Phase, ...] = ("ready", "failed")
 
 VARIABLE = "EVERBROOK_HANDOVER"
 FIRST_OF_SYSTEMD = 3
-# IGNORED must not end the process before the next image has handlers. DELAYED must not be lost until then.
+# Until the next image has handlers, IGNORED must not end the process, and DELAYED must not be lost.
 IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 DELAYED = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,11 +52,11 @@ class Report(Struct, frozen=True):
 
 
 class RestartFailed(Exception):
-    """The next image would not start, so the present one goes on."""
+    """The next image would not start, so the present one continues."""
 
 
 def report_path(settings: Settings) -> Path:
-    """Give the path of the file with the progress of a restart."""
+    """Return the path of the file with the progress of a restart."""
     return Path(settings.storage.data_dir) / REPORT
 
 
@@ -68,7 +68,7 @@ def read_report(path: Path) -> Report:
 
 
 class Reporter:
-    """Writes the progress of an attempt. If it can't be written, the restart goes on nevertheless."""
+    """Writes the progress of an attempt. A restart continues even if the progress can't be written."""
 
     def __init__(self, settings: Settings, attempt: int = 0) -> None:
         self._path = report_path(settings)
@@ -88,11 +88,12 @@ class Reporter:
 
 
 async def prove(settings: Settings, command: Sequence[str] | None, tuning: "RestartTuning") -> None:
-    """Check whether the next image would start, as far as that can be known; if not, raise `RestartFailed`."""
+    """Check whether the next image would start, as far as that is possible. If not, raise `RestartFailed`."""
     if command is None:
         raise RestartFailed("only a server that `everbrook serve` has started can restart in place")
     if settings.storage.mode is StorageMode.MEMORY:
         raise RestartFailed("storage memory: a restart would lose every stream")
+    # Without this variable the check does not report itself to systemd as a service that is ready.
     environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -123,9 +124,9 @@ async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -
 
 
 class Handover(Struct, frozen=True):
-    """What one image hands over to the next: descriptors, and the address at which the settings said to listen.
+    """What one image hands over to the next: descriptors, and the address of the settings.
 
-    Sockets of systemd (`of_systemd`) are kept whatever the settings say, because systemd keeps accepting clients there.
+    Sockets of systemd (`of_systemd`) are kept whatever the settings say, because systemd keeps them open.
     """
 
     host: str
@@ -152,16 +153,16 @@ class Inherited(Struct):
 
 
 def inherit(host: str, port: int, environment: MutableMapping[str, str] = os.environ) -> Inherited:
-    """Take over what the previous image or systemd has left.
+    """Take over the sockets of the previous image or of systemd.
 
-    The variables are removed from the environment, because they are not for child processes.
+    The variables are removed from the environment, because child processes must not see them.
     """
     number = environment.pop(VARIABLE, None)
     if number is not None:
         handover = _read(int(number))
         listening = [_take(each) for each in handover.listening]
         if not handover.of_systemd and (handover.host, handover.port) != (host, port):
-            # The settings have changed: connections are kept, and the server listens at the new address.
+            # The settings have changed: the server listens at the new address, and keeps the open connections.
             _close(listening)
             listening = []
         connections = [_take(each) for each in handover.connections]
@@ -197,7 +198,7 @@ def _read(descriptor: int) -> Handover:
 
 
 def hand_over(handover: Handover) -> NoReturn:
-    """Become the next image of this program. Everything that it opens itself must be closed already."""
+    """Become the next image of this program. The caller has closed everything that the next image opens itself."""
     number_of_file = write_handover(handover)
     for descriptor in (number_of_file, *handover.listening, *handover.connections):
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it knows no name
@@ -206,15 +207,15 @@ def hand_over(handover: Handover) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # From here on a signal that another thread has received can't be redirected any more. It should rather end the
-    # process, as it asks for, than be lost. Everything is closed by now.
+    # From here on a signal that another thread receives can't be redirected to the main thread. The default action,
+    # which ends the process, is better than a lost signal, and is safe: everything is closed by now.
     for number in DELAYED:
         signal.signal(number, signal.SIG_DFL)
     os.execve(sys.executable, command_line(), os.environ | {VARIABLE: str(number_of_file)})  # noqa: S606 - it starts this program again
 
 
 def write_handover(handover: Handover) -> int:
-    """Write a handover to an unnamed file. Gives its descriptor, which the next image finds in `VARIABLE`."""
+    """Write a handover to an unnamed file. Return its descriptor, which the next image finds in `VARIABLE`."""
     with tempfile.TemporaryFile() as file:
         file.write(msgspec.json.encode(handover))
         file.flush()
@@ -222,12 +223,12 @@ def write_handover(handover: Handover) -> int:
 
 
 def command_line() -> list[str]:
-    """Give the command line that this program was started with."""
+    """Return the command line that this program was started with."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def delay_signals() -> None:
-    """Block the signals that ask for the stop, until the next image can handle them.
+    """Block the signals that stop the server, until the next image can handle them.
 
     A thread that a library has started may still receive one. It is then redirected to the main thread, which `exec`
     keeps with its pending signals.

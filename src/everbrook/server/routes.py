@@ -1,7 +1,7 @@
-"""Routes: which resource a path leads to, on the base surface and on that of the buckets (002 §1, §2, §3).
+"""Routes: from a path to its resource, on the base surface and on that of the buckets (002 §1, §2, §3).
 
-On `/ds` a stream's sub-resources follow its id. On the base surface, where a path may end in anything, they are below
-`__ds`, and so are the resources of the whole surface.
+On `/ds` the sub-resources of a stream follow its id. On the base surface, where a stream's path may end in anything,
+they are below `__ds`, and so are the resources of the whole surface.
 """
 
 from enum import Enum, auto
@@ -58,7 +58,7 @@ class Resource(Enum):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """A resource: of which stream or subscription (`name`) or bucket, and which of its kind (`argument`, as sent)."""
+    """A resource. `name` is its stream or subscription; `argument` is the rest of the path, as sent."""
 
     resource: Resource
     name: bytes = b""
@@ -105,12 +105,12 @@ _PARTS_AT = {b"snapshot": Resource.SNAPSHOT_AT, b"retention": Resource.RETENTION
 
 
 def is_at(path: bytes, root: bytes) -> bool:
-    """Tell whether a path is one of the server's own, or below it."""
+    """Tell whether a path is `root` or lies below it."""
     return path == root or path.startswith(b"%b/" % root)
 
 
 def find_route(path: bytes) -> Route:
-    """Find what a path leads to, or say that there is nothing."""
+    """Find the resource of a path, or raise `NotFound`."""
     if path.startswith(STREAM_ROOT):
         return _base_route(path)
     if path == BUCKETS:
@@ -121,7 +121,7 @@ def find_route(path: bytes) -> Route:
 
 
 def nothing_at(path: bytes) -> NotFound:
-    """Say that a path leads nowhere."""
+    """Return the refusal of a path without a resource."""
     return NotFound(f"there is nothing at {quoted(path)}; streams are below {STREAM_ROOT.decode()}")
 
 

@@ -1,8 +1,8 @@
-"""A running server: from settings until it is told to stop.
+"""A running server, from its settings to its stop.
 
-SIGINT and SIGTERM: the first asks for a graceful stop, the second for an immediate one. SIGUSR2 asks for a restart in
-place, SIGUSR1 for a new webhook key. SIGHUP asks for certificates, keys and policy to be read again; if the terminal
-has gone, it asks for the stop.
+The first SIGINT or SIGTERM starts a graceful stop, the second an immediate one. SIGUSR2 starts a restart in place,
+SIGUSR1 makes a new webhook key. SIGHUP reloads certificates, keys and policy; if the terminal was closed, it stops the
+server.
 """
 
 import asyncio
@@ -52,18 +52,18 @@ T = TypeVar("T")
 
 
 logger = logging.getLogger(__name__)
-# What people read on standard output is in the log too, for programs that read only that.
+# Lines for people on standard output are logged too, for programs that read only the log.
 told = logging.getLogger("everbrook.told")
 SWITCH_SECS = 0.001
 """The longest time that the loop waits for the interpreter's lock while a commit or checkpoint thread computes."""
 
 
 class StopRequested(Exception):
-    """The server was told to stop while it prepared a restart."""
+    """A signal stopped the server while it prepared a restart."""
 
 
 class Signals:
-    """The signals of the process, as events. None of them ends the process by itself any more."""
+    """The signals of the process, as events. Their default actions no longer apply."""
 
     def __init__(self, reload: Callable[[], None], rotate_keys: Callable[[], None]) -> None:
         self.first = asyncio.Event()
@@ -90,7 +90,7 @@ class Signals:
             self._reload()
 
     async def wanted(self, failed: asyncio.Event) -> bool:
-        """Wait for a signal, or until the server has failed. Tells whether a restart is wanted."""
+        """Wait for a signal, or until the server has failed. Return whether a restart is wanted."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self.first, self.restart, failed)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +102,7 @@ class Signals:
         return restart
 
     async def unless_stopped(self, work: Coroutine[object, object, T]) -> T:
-        """Do some work, or cancel it and raise `StopRequested` when the stop is asked for."""
+        """Do some work. When a signal stops the server, cancel the work and raise `StopRequested`."""
         working, end = asyncio.ensure_future(work), asyncio.ensure_future(self.first.wait())
         await asyncio.wait((working, end), return_when=asyncio.FIRST_COMPLETED)
         if not self.first.is_set():
@@ -133,7 +133,7 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM. `command` is the command line of this server, for a restart in place.
 
-    Raises `StorageFailed` if the storage was poisoned, when all waiting requests are answered.
+    If the storage is poisoned, the waiting requests are refused and `StorageFailed` is raised.
     """
     sys.setswitchinterval(SWITCH_SECS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -146,8 +146,8 @@ async def serve(
     open_storage: Callable[[Settings], Storage] = open_storage,
     assemble: Callable[[Settings, Storage], Application] = assemble,
 ) -> None:
-    """Serve on the running loop until a signal comes, or the storage fails."""
-    # They are ignored until they have handlers, because their default action would end the process.
+    """Serve on the running loop until a signal arrives, or the storage fails."""
+    # The default action of these signals would end the process before they have handlers.
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     inherited = inherit(settings.server.host, settings.server.port)
@@ -184,7 +184,7 @@ class Server(Struct, frozen=True):
     application: Application
     listener: Listener
     failed: asyncio.Event
-    """Set when the storage takes no more writes. Only a new process can find out what is durable."""
+    """Set when the storage is poisoned. Only a new process can find out what is durable."""
     banner: Sequence[str]
     of_systemd: bool = False
 
@@ -238,16 +238,16 @@ async def _stop(server: Server, signals: Signals) -> None:
 
 
 async def _restart(server: Server, command: Sequence[str] | None, signals: Signals, reporter: Reporter) -> None:
-    """Become the next image, if it would start. Returns if it would not, or if a stop is asked for meanwhile."""
+    """Become the next image, if it would start. Return if it would not, or if a signal stops the server meanwhile."""
     try:
         if await signals.unless_stopped(_proved(server.application, command, reporter)):
             await _hand_over(server, signals, reporter)
     except StopRequested:
-        reporter.tell("failed", "the server was told to stop")
+        reporter.tell("failed", "a signal stopped the server")
 
 
 async def _proved(application: Application, command: Sequence[str] | None, reporter: Reporter) -> bool:
-    """Tell whether the next image would start. If not, this one goes on as before."""
+    """Tell whether the next image would start. If not, report why; this image continues."""
     reporter.begin()
     try:
         await prove(application.settings, command, application.tuning.restart)
@@ -269,7 +269,7 @@ async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> No
     listening, connections = await signals.unless_stopped(server.listener.leave(settings.shutdown_grace_secs))
     await server.application.close()
     delay_signals()
-    # The loop handles a signal that has arrived before in its next turn.
+    # A signal that arrived before the block is handled in the loop's next turn. Without that turn it would be lost.
     await asyncio.sleep(0)
     if signals.first.is_set():
         put_aside(signal.SIGTERM)
@@ -278,7 +278,7 @@ async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> No
 
 
 def check_start(settings: Settings) -> None:
-    """Make everything that a start makes, except the storage and the sockets, which another image still uses."""
+    """Make all parts of a server except the storage and the sockets, which the running image still uses."""
 
     async def assembled() -> None:
         application = assemble(settings, MemoryStorage())
@@ -301,7 +301,7 @@ async def _listen(listener: Listener, settings: Settings, inherited: Sequence[so
 
 
 def allot_descriptors(settings: Settings, tuning: ListenerTuning) -> int:
-    """Raise the limit of file descriptors as far as needed. Gives how many connections fit into it."""
+    """Raise the limit of file descriptors as far as needed. Return how many connections fit into it."""
     raise_limit(wanted(settings, tuning))
     limit, most = descriptor_limit(), settings.limits.max_connections
     allotted = allot(settings, limit, tuning)
@@ -365,7 +365,7 @@ def tell(*lines: str) -> None:
 
 
 def banner(addresses: list[tuple[str, int]], settings: Settings, promise: str) -> list[str]:
-    """Give the lines of the start: where the server listens, its web page, its storage and what that promises."""
+    """Return the lines that are printed at the start: the URLs, the web page, and the guarantees of the storage."""
     scheme = "https" if settings.tls.configured else "http"
     urls = [f"{scheme}://{_bracketed(host)}:{port}" for host, port in addresses]
     page = f"; its page is {urls[0]}/ui/" if settings.ui.enabled and urls else ""

@@ -18,16 +18,17 @@ ALIVE = "WATCHDOG=1"
 
 
 def reloading() -> str:
-    """Give the message that the service reloads, with the time at which that began."""
+    """Return the message that the service reloads, with the present time, which systemd requires."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def notify(message: str) -> None:
-    """Send a message to the supervisor of this process. It is not an error if nobody listens."""
+    """Send a message to systemd. It is not an error if systemd does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
     if address.startswith("@"):
+        # The notation for an abstract socket.
         address = "\0" + address[1:]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
         connection.connect(address)
@@ -35,7 +36,7 @@ def notify(message: str) -> None:
 
 
 class Heartbeat:
-    """Tells the watchdog of systemd, twice per interval, that the event loop still runs."""
+    """Notifies the watchdog of systemd twice per interval. If the loop hangs, systemd kills the server."""
 
     def __init__(self, faults: Faults) -> None:
         self._timer: Timer | None = None

@@ -1,7 +1,7 @@
-"""TLS certificates: how they are loaded, and loaded again when their files change.
+"""TLS certificates: how they are loaded, and reloaded when their files change.
 
-Each connection is encrypted with the newest usable certificate. A renewal writes two files one after the other: while
-the key does not match the certificate, the previous pair stays in use, and the log says so once for each state of the
+Each connection is encrypted with the newest usable certificate. A renewal writes two files one after the other. While
+the key does not match the certificate, the previous pair stays in use, and that is logged once for each state of the
 files.
 """
 
@@ -30,7 +30,7 @@ _DEMANDS = {
 _MISMATCHES = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}
 
 Stamp = tuple[int, int, int] | None
-"""Differs between two states of a file, whether it was overwritten or replaced. None: it can't be found."""
+"""Differs between two states of a file, whether it was overwritten or replaced. None means that it is missing."""
 
 Load = Callable[[TlsSettings], ssl.SSLContext]
 
@@ -40,7 +40,7 @@ class CertificateUnusable(OSError):
 
 
 class Certificates:
-    """The certificate for new connections. It stays usable whatever happens to the files."""
+    """The certificate for new connections. The last usable one stays in use whatever happens to the files."""
 
     def __init__(self, settings: TlsSettings, look_secs: float, load: Load | None = None) -> None:
         """Load the files, or raise `CertificateUnusable`. `watch` checks them every `look_secs`.
@@ -51,7 +51,7 @@ class Certificates:
         self._settings = settings
         self._look_secs = look_secs
         self._load = load or make_context
-        # The files may change while they are loaded. Their stamps are taken before, so that the next looks notice it.
+        # The files may change while they are loaded. Their stamps are taken before, so that later checks notice it.
         self._seen = self._settled = self._stamps()
         self._timer: Timer | None = None
         self.context = self._load(settings)
@@ -63,7 +63,7 @@ class Certificates:
         logger.info("the certificate in %s is used from now on", self._settings.cert_path)
 
     def watch(self, faults: Faults) -> None:
-        """Check the files periodically from now on."""
+        """Start to check the files periodically."""
         self._timer = faults.every(Callback.CERTIFICATE, self._look_secs, self.look)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ def _no_passphrase() -> str:
 
 
 def _check_certificate(path: str) -> None:
-    """Refuse a file without certificates. Warn if the first one is not valid now: only clients would notice."""
+    """Refuse a file without certificates. Warn if the first one is not valid now, which only clients would notice."""
     from cryptography import x509
 
     try:
@@ -160,9 +160,9 @@ def _ask_for_certificates(context: ssl.SSLContext, settings: TlsSettings) -> Non
 
 
 def subject_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Give the common name of a verified certificate, if it has exactly one, and that is printable.
+    """Return the common name of a verified certificate, if it has exactly one and that is printable.
 
-    With two names, or with a line end in one, another program could take it for somebody else's.
+    Programs could read two names, or a name with a line end, as different identities.
     """
     pairs = [pair for relative in (certificate or {}).get("subject", ()) for pair in relative]
     names = [str(value) for kind, value in pairs if kind == "commonName"]

@@ -1,6 +1,6 @@
 """Tuning of a whole server: timers and sizes that are not settings, one struct per component, which holds the defaults.
 
-Users choose settings; only tests choose another tuning. It mirrors the construction: each component gets its part
+Users change settings; only tests change the tuning. It mirrors the construction: each component gets its part
 from the one that makes it. This module imports nothing heavy, because every server loads it.
 """
 
@@ -13,7 +13,7 @@ class WatchTuning(Struct, frozen=True, kw_only=True):
     """How a file of keys is watched."""
 
     look_secs: float = 1.0
-    """How old what is known of the file may be before it is looked at again."""
+    """How long a check of the file is valid before the file is checked again."""
 
     max_file_bytes: int = 16 * 1024 * 1024
     """A larger file is refused."""
@@ -23,7 +23,7 @@ class IssuerTuning(Struct, frozen=True, kw_only=True):
     """How the keys of an issuer are fetched."""
 
     hold_off_secs: float = 60.0
-    """How long after the start of a fetch an unknown key causes no other fetch."""
+    """How long after the start of a fetch unknown keys cause no other fetch."""
 
     retry_secs: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0)
     """The pauses after failed fetches while no keys are known; the last one repeats."""
@@ -42,16 +42,16 @@ class GuessTuning(Struct, frozen=True, kw_only=True):
     """The rate limits of bad signatures."""
 
     per_sec: float = 8.0
-    """Of one address."""
+    """The rate for one address."""
 
     all_per_sec: float = 128.0
-    """Of all addresses together."""
+    """The rate for all addresses together."""
 
     burst_secs: float = 2.0
-    """The rates may be exceeded by as much as they allow in this time."""
+    """A burst may have as many bad signatures as the rate allows in this time."""
 
     remembered_secs: float = 10.0
-    """How long an address counts as one that guesses."""
+    """How long after a bad signature an address counts as one that guesses."""
 
 
 class TokenTuning(Struct, frozen=True, kw_only=True):
@@ -84,32 +84,32 @@ class ConnectionTuning(Struct, frozen=True, kw_only=True):
     """How long a refused client may continue to send before the connection is aborted."""
 
     max_outstanding: int = 128
-    """Requests that may wait for their answer before no more is read."""
+    """Requests that may wait for their response before reading pauses."""
 
     handled_at_once: int = 32
-    """Requests of one read that are handled in one turn of the loop: more would make other connections wait."""
+    """Requests of one read that are handled in one turn of the loop. More would delay other connections."""
 
     max_queued_bytes: int = 1024 * 1024
-    """Request bodies that may wait for their turn before no more is read."""
+    """Bytes of request bodies that may wait for their turn before reading pauses."""
 
     write_high_bytes: int = 256 * 1024
-    """From so many unsent bytes on the client counts as congested."""
+    """The number of unsent bytes from which the client counts as congested."""
 
 
 class EncryptionTuning(Struct, frozen=True, kw_only=True):
     """How encrypted connections are accepted."""
 
     min_handshakes: int = 64
-    """Handshakes that may be under way even if no connection is free: those clients are told so, encrypted."""
+    """Handshakes that may be under way even if no connection is free: those clients get an encrypted refusal."""
 
     accepted_at_once: int = 16
     """Connections accepted in one turn of the loop, so that others get their turn."""
 
     pause_secs: float = 0.2
-    """How long nothing is accepted after `accept` has failed, as it does when no file descriptor is left."""
+    """The pause after `accept` has failed, as it does when no file descriptor is left."""
 
     closing_secs: float = 5.0
-    """How long the other side may take to answer the end of the encrypted connection."""
+    """How long the other side may take to close the encrypted connection."""
 
 
 class ListenerTuning(Struct, frozen=True, kw_only=True):
@@ -128,22 +128,22 @@ class ListenerTuning(Struct, frozen=True, kw_only=True):
     """Connections taken over from the previous image in one turn of the loop."""
 
     max_turned_away: int = 128
-    """Refused connections that are kept open at a time so that their answer is read: each is an open file."""
+    """Refused connections that are kept open at a time so that clients can read the refusal. Each is an open file."""
 
     turned_away_secs: float = 1.0
     """How long a refused connection is kept open."""
 
     abort_secs: float = 1.0
-    """How long aborted connections may take to release what they hold, and handshakes to end before a restart."""
+    """How long aborted connections may take to release their resources, and handshakes to end before a restart."""
 
     still_secs: float = 2.0
     """The longest pause of the service before a restart, in which requests that have begun are completed."""
 
     certificate_secs: float = 2.0
-    """How often the files of the certificate are looked at."""
+    """How often the files of the certificate are checked."""
 
     poll_secs: float = 0.005
-    """How often a listener that hands over looks whether its connections have settled."""
+    """How often a listener that hands over checks whether its connections have settled."""
 
     connection: ConnectionTuning = ConnectionTuning()
     encryption: EncryptionTuning = EncryptionTuning()
@@ -163,13 +163,13 @@ class OverloadTuning(Struct, frozen=True, kw_only=True):
 
 
 class ExchangeTuning(Struct, frozen=True, kw_only=True):
-    """Bounds of a deferred answer on the ASGI transport."""
+    """Bounds of a deferred response on the ASGI transport."""
 
     max_queued_bytes: int = 256 * 1024
-    """From so many unsent bytes on the reader counts as congested."""
+    """The number of unsent bytes from which the reader counts as congested."""
 
     last_words_secs: float = 1.0
-    """How long a reader may take to receive the end of its answer when the server below is stopping."""
+    """How long a reader may take to receive the end of its response when the ASGI server is stopping."""
 
 
 class RestartTuning(Struct, frozen=True, kw_only=True):
@@ -177,11 +177,11 @@ class RestartTuning(Struct, frozen=True, kw_only=True):
 
     check_secs: float = 30.0
     max_output_bytes: int = 2000
-    """How much of the output of a failed check the error shows: its end, which says why."""
+    """How much of the output of a failed check the error shows: its end, with the reason."""
 
 
 class RegistryTuning(Struct, frozen=True, kw_only=True):
-    """How the registry stream follows the streams: in batches, and compacted now and then."""
+    """How the registry stream follows the streams: in batches, and compacted from time to time."""
 
     slice_streams: int = 256
     flush_secs: float = 0.05

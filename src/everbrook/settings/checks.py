@@ -1,6 +1,6 @@
-"""From what a layer gives to the value of a setting, or an error that says what was expected.
+"""The conversion of values from a layer to settings, and the checks of them. Errors say what was expected.
 
-Types and bounds are those of the schema. The checks here are what a type cannot hold, first of single settings, then of
+The schema has types and bounds. This module has the checks that a type can't express: first of single settings, then of
 settings that need or exclude each other (cross-field checks: a partial configuration is an error).
 """
 
@@ -48,17 +48,17 @@ _TAKEN_PREFIXES = (
 )
 _LONGEST_QUOTE = 80
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
-# As browsers write it in the Origin header: lower case, no path, not even a slash.
+# An origin as browsers send it: lower case, without a path or a slash at its end.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _ROOT = re.compile(r"/(?:[A-Za-z0-9._~-]+/)*")
-# What the server has beside the streams of the base surface.
+# The paths of the server's other resources.
 _TAKEN_PATHS = ("/ds/", "/ui/", "/admin/", "/metrics/", "/healthz/", "/readyz/")
 
 
 def convert(field: Field, value: object, *, source: str, text: bool) -> object:
-    """Give ``value`` the type of its field; ``text`` means that numbers and words arrive as strings.
+    """Convert ``value`` to the type of its field; ``text`` means that numbers and words arrive as strings.
 
-    An empty text unsets what may be unset.
+    An empty text unsets an optional field.
     """
     if text and field.optional and value == "":
         return None
@@ -95,12 +95,12 @@ def _accept(_text: str) -> None:
 
 
 def words_of(text: str) -> list[str]:
-    """Split a list that stands in one text, by commas or spaces."""
+    """Split a text by commas and spaces."""
     return [word for word in _SEPARATORS.split(text) if word]
 
 
 def is_url(text: str) -> bool:
-    """Tell whether a key set is fetched, rather than read from a file."""
+    """Tell whether a key set is at a URL, and not in a file."""
     return bool(_URL.match(text))
 
 
@@ -113,7 +113,7 @@ def _check_key_set(text: str) -> None:
     if "@" in url.netloc or url.fragment:
         raise ValueError("it must have no credentials and no fragment")
     if url.scheme == "http" and not is_loopback(url.hostname):
-        raise ValueError("it must be https: over http anyone in between could replace the keys")
+        raise ValueError("it must be https: over http an attacker on the network could replace the keys")
     if url.scheme not in {"http", "https"}:
         raise ValueError(f"the server does not speak {url.scheme!r}")
     return None
@@ -164,7 +164,7 @@ def _check_prefix(path: str) -> None:
         raise ValueError(f"{path!r} does not begin with '/'")
     if _BAD_ESCAPE.search(path):
         raise ValueError(f"{path!r} has a percent sign without two hexadecimal digits after it")
-    # What is compared with the name of a stream is what it decodes to.
+    # The decoded prefix is what is compared with the names of streams, so that is what must be valid.
     decoded = unquote_to_bytes(path).removesuffix(b"/")
     if any(segment in {b"", b".", b".."} for segment in decoded.split(b"/")[1:]):
         raise ValueError(f"{path!r} has an empty segment, or one of dots")
@@ -182,7 +182,7 @@ def _is_text(data: bytes) -> bool:
 
 def _check_networks(text: str) -> None:
     for word in words_of(text):
-        ip_network(word)  # its own words for what is wrong name the value
+        ip_network(word)  # its error message names the value
 
 
 def _check_header(text: str) -> None:
@@ -192,7 +192,7 @@ def _check_header(text: str) -> None:
     if name in _TAKEN_HEADERS or name.startswith(_TAKEN_PREFIXES):
         raise ValueError("that header has another meaning: clients or other proxies send it too")
     if "_" in name:
-        raise ValueError("proxies drop headers with an underscore, or take them for one with a hyphen")
+        raise ValueError("proxies drop headers with an underscore, or replace the underscore by a hyphen")
 
 
 def _check_host(text: str) -> None:
@@ -272,7 +272,7 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {
 
 
 def find_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Cross-field checks: give each setting that needs another one or excludes it, and what is wrong with it."""
+    """Cross-field checks: yield each setting that conflicts with another one or lacks it, and the problem."""
     yield from _auth_problems(settings.auth)
     yield from _tls_problems(settings.tls)
 

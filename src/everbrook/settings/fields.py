@@ -1,4 +1,4 @@
-"""The schema as a flat list of fields, for whatever walks it: layers, errors, flags, reference page."""
+"""The schema as a flat list of fields, for the layers, error messages, flags and the reference page."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ UNSET = "unset"
 
 
 class SettingsError(Exception):
-    """A file, variable or flag cannot be used; the message starts with its name."""
+    """A value in a file, variable or flag can't be used. The message starts with the name of that source."""
 
     def __init__(self, source: str, problem: str) -> None:
         super().__init__(f"{source}: {problem}")
@@ -38,7 +38,7 @@ class Field(Struct, frozen=True):
 
     @property
     def optional(self) -> bool:
-        """Whether it may have no value at all."""
+        """Whether the setting may be unset."""
         return self.default is None
 
     @property
@@ -53,12 +53,12 @@ class Field(Struct, frozen=True):
 
 
 def plain(value: object) -> object:
-    """Give a value as TOML and JSON write it: an enumeration's word, anything else unchanged."""
+    """Return a value as TOML and JSON write it: the word of an enumeration, other values unchanged."""
     return value.value if isinstance(value, Enum) else value
 
 
 def format_value(value: object) -> str:
-    """Write a value as TOML does, which has no word for one that is not there."""
+    """Write a value as TOML does, or `unset`: TOML has no word for a missing value."""
     return UNSET if value is None else json.dumps(plain(value))
 
 

@@ -1,4 +1,4 @@
-"""The kinds of values that settings have, and what an error says that one must be where the type does not."""
+"""The types of settings, with the words of error messages for what each must be."""
 
 from enum import StrEnum
 from sys import float_info
@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from msgspec import Meta
 
-# What a value must be, in the words of an error message, where the type does not say it.
+# The words of an error message for what a value must be, where the type does not express it.
 EXPECTED = "expected"
 
 Host = Annotated[str, Meta(extra={EXPECTED: "an address or a host name"})]

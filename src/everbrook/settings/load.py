@@ -1,10 +1,10 @@
-"""The layers laid over each other: which value each setting has, and which layer gave it.
+"""The layers of settings: which value each setting has, and which layer set it.
 
 Built-in defaults, ``config/default.toml``, ``everbrook.toml`` or ``[tool.everbrook]`` in ``pyproject.toml``,
-``config/<profile>.toml``, ``config/local.toml``, the ``--config`` file, the environment, flags: a later one wins.
-Everything given is checked, also what a later layer covers. A name that the schema does not have is an error, so that a
-misspelt name never means a default. The exception is a file of the folder `config` that another program owns: it is
-left alone.
+``config/<profile>.toml``, ``config/local.toml``, the ``--config`` file, the environment, flags: a later one wins. Every
+value is checked, even one that a later layer overrides. A name that the schema does not have is an error: otherwise a
+misspelt name would silently mean the default. The exception is a file of the folder `config` that belongs to another
+program: it is ignored.
 """
 
 import os
@@ -26,7 +26,7 @@ from everbrook.suggestions import suggest
 PROJECT_FILE = "everbrook.toml"
 PYPROJECT = "pyproject.toml"
 MARKER = "everbrook"
-"""`everbrook = true` in a file says whose it is; `[tool.everbrook]` has the settings in `pyproject.toml`."""
+"""`everbrook = true` marks a file as Everbrook's; `[tool.everbrook]` has the settings in `pyproject.toml`."""
 
 CONFIG_DIR = "config"
 RUST_LOG = "RUST_LOG"
@@ -54,7 +54,7 @@ class Layer(IntEnum):
 
 
 class Given(Struct, frozen=True):
-    """A value for the setting ``name``, with the layer and the file, variable or flag that gave it."""
+    """A value for the setting ``name``, with its layer and its source: a file, a variable or a flag."""
 
     name: str
     value: object
@@ -70,14 +70,14 @@ class Found(Struct, frozen=True):
 
 
 def read_file(path: Path, layer: Layer) -> list[Given]:
-    """Give the settings of a TOML file that the user named."""
+    """Return the settings of a TOML file that the user named."""
     return _read_tables(_load_toml(path), layer, str(path))
 
 
 def find_file(path: Path, layer: Layer) -> Found:
-    """Give the settings of a file of the folder `config`, if it is there and ours.
+    """Return the settings of a file of the folder `config`, if it exists and is Everbrook's.
 
-    Other programs keep files of these names too. Ours have the line `everbrook = true` or nothing but our sections.
+    Other programs use files of these names too. Ours have the line `everbrook = true`, or only sections of the schema.
     """
     tables = _load_found(path)
     if tables.get(MARKER) is not True and not tables.keys() <= set(SECTIONS):
@@ -90,7 +90,7 @@ def find_file(path: Path, layer: Layer) -> Found:
 
 
 def find_project_file(folder: Path, layer: Layer) -> Found:
-    """Give the settings of `everbrook.toml`, or without one those of `[tool.everbrook]` in `pyproject.toml`."""
+    """Return the settings of `everbrook.toml`, or without one those of `[tool.everbrook]` in `pyproject.toml`."""
     own, shared = folder / PROJECT_FILE, folder / PYPROJECT
     tools = _load_found(shared).get("tool")
     table = tools.get(MARKER) if isinstance(tools, dict) else None
@@ -122,7 +122,7 @@ def _read_tables(tables: Mapping[str, object], layer: Layer, source: str) -> lis
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
-    """Give the settings of the environment. ``DS_`` names without a section are another program's."""
+    """Yield the settings of the environment. ``DS_`` names without a section belong to other programs."""
     fields = {field.env: field for field in FIELDS.values()}
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or ENV_SEPARATOR not in variable:
@@ -133,7 +133,7 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
 
 
 def _load_found(path: Path) -> dict[str, object]:
-    """Load a file that may be missing."""
+    """Load a file, or return no settings if it is missing."""
     try:
         return _load_toml(path)
     except SettingsError as error:
@@ -161,7 +161,7 @@ def _unknown_variable(variable: str) -> str:
 
 
 class Layered(Struct, frozen=True):
-    """The settings, and for each of them the winning layer's value as it was given."""
+    """The settings, and for each of them the value of the winning layer, unconverted."""
 
     settings: Settings
     given: Mapping[str, Given]
@@ -179,9 +179,9 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     folder: Path = Path(),
 ) -> Settings:
-    """Load the settings of all layers; raise SettingsError if anything given cannot be used.
+    """Load the settings of all layers, or raise SettingsError if a value can't be used.
 
-    `folder` is where files are looked for.
+    `folder` is the folder with the files.
     """
     return load_layers(profile=profile, config_file=config_file, flags=flags, environ=environ, folder=folder).settings
 
@@ -244,10 +244,9 @@ def _build(values: Mapping[str, object]) -> Settings:
 def _choose_log_filter(
     settings: Settings, given: Mapping[str, Given], environ: Mapping[str, str]
 ) -> tuple[LogFilter, str, Layer]:
-    """Let the later layer of ``log.rust_log`` and ``log.level`` decide, the filter if they are equal.
+    """Return the filter of the later layer of ``log.rust_log`` and ``log.level``, with its source and layer.
 
-    ``RUST_LOG`` is above ``DS_LOG__RUST_LOG`` in the environment, and so below flags. Gives the filter, and the source
-    and the layer that it is from.
+    In the same layer the filter wins. ``RUST_LOG`` is above ``DS_LOG__RUST_LOG`` in the environment, and below flags.
     """
     level, rust_log = given["log.level"], given["log.rust_log"]
     text, source = settings.log.rust_log, rust_log.source

@@ -1,7 +1,7 @@
 """Log filters in the notation of ``RUST_LOG``: a level for everything, and levels for single loggers.
 
-``warn,everbrook.engine=debug`` logs warnings, and of the engine everything down to debug. One of Everbrook's
-loggers without a level is logged whole.
+``warn,everbrook.engine=debug`` logs warnings, and for the engine everything down to debug. A logger of Everbrook
+without a level logs everything.
 """
 
 import re
@@ -11,20 +11,20 @@ from msgspec import Struct
 from everbrook.settings.sections.observe import LogLevel
 
 ROOT_LOGGER = "everbrook"
-# What the Rust server calls itself, so that its filters can be kept as they are.
+# The name of the Rust server, so that its filters can be used unchanged.
 ROOT_ALIAS = "durable_streams"
 
 _LOGGER = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*", re.ASCII)
 
 
 class LogFilter(Struct, frozen=True):
-    """How much is logged: by the loggers that are named, and by all others."""
+    """The levels of the named loggers, and of all others."""
 
     default: LogLevel
     loggers: dict[str, LogLevel]
 
     def level_of(self, logger: str) -> LogLevel:
-        """Give the level of a logger: its own, or that of the nearest one above it."""
+        """Return the level of a logger: its own, or that of the nearest one above it."""
         while logger:
             if logger in self.loggers:
                 return self.loggers[logger]
@@ -33,7 +33,7 @@ class LogFilter(Struct, frozen=True):
 
 
 def parse_filter(text: str, *, default: LogLevel) -> LogFilter:
-    """Read a filter; ``default`` is for loggers it says nothing about. Raise ValueError if malformed."""
+    """Read a filter, or raise ValueError. ``default`` is the level of loggers that it does not name."""
     loggers: dict[str, LogLevel] = {}
     for directive in filter(None, map(str.strip, text.split(","))):
         target, equals, word = directive.partition("=")
@@ -47,7 +47,7 @@ def parse_filter(text: str, *, default: LogLevel) -> LogFilter:
 
 
 def _names_logger(target: str) -> bool:
-    # Only our own: any other lone word is more likely a misspelt level, which must not pass in silence.
+    # Only our own loggers: another lone word is more likely a misspelt level, which must be an error.
     return re.split(r"\.|::", target)[0] in {ROOT_LOGGER, ROOT_ALIAS}
 
 

@@ -1,6 +1,6 @@
-"""The machine itself: which addresses and names lead to nobody else.
+"""The loopback: which addresses and names lead to this machine.
 
-The rule: what is not understood to the last character leads elsewhere.
+A text that is not understood to its last character counts as another machine: several checks of security rely on this.
 """
 
 import re
@@ -12,7 +12,7 @@ _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+))(?::\d{1,5})?")
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address, or the one name that stands for it, is this machine."""
+    """Tell whether an address or the name `localhost` is this machine."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -23,6 +23,6 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(place: str) -> str:
-    """Give the host of what may have a port, or nothing where it is no such place."""
+    """Return the host of a text that may have a port, or an empty text if it is malformed."""
     found = _PLACE.fullmatch(place)
     return (found[1] or found[2]) if found else ""

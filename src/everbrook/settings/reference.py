@@ -1,6 +1,6 @@
-"""The schema written out for people: the tables of ``docs/settings.md``, and ``config/default.toml``.
+"""The schema for people: the tables of ``docs/settings.md``, and ``config/default.toml``.
 
-``python -m everbrook.settings.reference`` rewrites both in the current folder; a test fails while they are old.
+``python -m everbrook.settings.reference`` rewrites both in the current folder; a test fails while they are outdated.
 """
 
 import re
@@ -35,7 +35,7 @@ def format_tables() -> str:
 
 
 def render_page(page: str) -> str:
-    """Give the reference page with its tables brought up to date."""
+    """Return the reference page with its tables brought up to date."""
     return _TABLES.sub(lambda _: format_tables(), page)
 
 
@@ -52,7 +52,7 @@ def _section_lines(section: str) -> Iterator[str]:
 
 
 def _assignment(field: Field) -> str:
-    """Write a default. TOML can't say that there is none: such a line is a comment with an example."""
+    """Write a default. TOML can't express that there is none: such a line is a comment with an example."""
     if field.optional:
         return f"# {field.key} = {format_value(field.example)}"
     return f"{field.key} = {format_value(field.default)}"

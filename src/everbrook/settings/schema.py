@@ -1,7 +1,7 @@
-"""All settings together: a section each.
+"""All settings, by sections.
 
-A setting ``section.key`` is ``DS_SECTION__KEY`` in the environment. ``config/default.toml`` and the reference
-page repeat these defaults for people to read, and tests hold them to this file.
+A setting ``section.key`` is ``DS_SECTION__KEY`` in the environment. ``config/default.toml`` and the reference page
+repeat these defaults for people, and tests compare them with this file.
 """
 
 from msgspec import Struct

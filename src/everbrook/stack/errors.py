@@ -18,7 +18,7 @@ class ProgramMissing(StackError):
 
 
 class DataUnusable(StackError):
-    """The data folder is of another version, in use by another process, or not writable."""
+    """The data folder belongs to another version, is in use by another process, or is not writable."""
 
 
 class NotReady(StackError):

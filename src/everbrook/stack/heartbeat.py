@@ -1,7 +1,7 @@
 """The heartbeat: every few seconds a tick. An odd one is a row in `items`, an even one an event in `session-events`.
 
-Each tick happens once, whatever is killed when: its number is written down before it, and done again after a restart,
-where the row is found by its title and the event by its producer's position.
+Each tick has its effect exactly once, even if a process is killed. Its number is saved before it, and it is repeated
+after a restart: the row is then found by its title, and the event by its producer's position.
 """
 
 import argparse
@@ -32,7 +32,7 @@ class Progress(msgspec.Struct):
 
 
 class Heartbeat:
-    """Ticks, from where the file says that they have got to."""
+    """Makes the ticks. The file with the progress says which one is next."""
 
     def __init__(self, client: Client, postgres_url: str, file: Path) -> None:
         self._stream = client.stream(EVENTS_STREAM)
@@ -41,7 +41,7 @@ class Heartbeat:
         self.progress = self._load()
 
     def beat(self) -> int:
-        """Do the tick that is due, advance to the next, and return the number of the one that was done."""
+        """Make the tick that is due, advance to the next, and return the number of the one that was made."""
         done = self.progress.tick
         self._save()
         if done % 2:
@@ -64,7 +64,7 @@ class Heartbeat:
     def _append(self, tick: int) -> None:
         event = {"key": "heartbeat", "type": "heartbeat", "operation": "set", "value": {"tick": tick}}
         with self._stream.producer(self.progress.producer, resume=True) as producer:
-            # An earlier run may have appended it and not saved its progress.
+            # An earlier run may have appended the event and ended before it saved its progress.
             if producer.position != str(tick):
                 producer.append(event, position=str(tick))
 
@@ -98,7 +98,7 @@ def _say(**facts: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m everbrook.stack.heartbeat", description=__doc__)
-    parser.add_argument("--state", type=Path, required=True, help="the file that knows how far it is")
+    parser.add_argument("--state", type=Path, required=True, help="the file with the progress")
     parser.add_argument("--interval", type=float, default=INTERVAL_SECS, help="seconds between two ticks")
     arguments = parser.parse_args()
     with Client(os.environ[SERVER_URL]) as client:

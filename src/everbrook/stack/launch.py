@@ -1,7 +1,7 @@
-"""Becomes another program, which ends when whoever started it ends, and which need not be root.
+"""Replaces itself by another program, which ends when its parent ends, and which need not be root.
 
-Run by path, with nothing of Everbrook loaded: `python launch.py PARENT SIGNAL UID GID PROGRAM ARGUMENT…`.
-Where the system can't tell a process that its parent has died (only Linux can), the next start ends what was left.
+It is run by path, so that nothing of Everbrook is imported: `python launch.py PARENT SIGNAL UID GID PROGRAM ARGUMENT…`.
+Only Linux signals the death of a parent. On other systems the next start of the stack ends leftover processes.
 """
 
 import ctypes
@@ -30,15 +30,15 @@ class _Capabilities(ctypes.Structure):
 
 
 def drop_root(uid: int, gid: int) -> None:
-    """Become an ordinary user, who may still pass through folders of root.
+    """Become an ordinary user that can still enter the folders of root.
 
     Postgres refuses to run as root, yet its programs and its data may lie below a folder that only root may enter.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     linux = sys.platform == "linux"
     if linux:
-        # The second one is for access(2), by which Postgres looks for its programs: it counts no right of an ordinary
-        # user's otherwise. Where it is not allowed, plain permissions decide about that.
+        # The second call is for access(2), by which Postgres looks for its programs: otherwise access(2) ignores the
+        # capabilities of an ordinary user. Where the call is not allowed, the permissions of the files decide.
         libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
         libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
     os.setgroups([])
@@ -49,11 +49,11 @@ def drop_root(uid: int, gid: int) -> None:
 
 
 def _keep_passage(libc: ctypes.CDLL) -> None:
-    """Keep one right of root's over the change of user and of program, and none of the others."""
+    """Keep the capability to enter all folders over the change of user and program, and drop all others."""
     if _limit_rights(libc, 1 << _CAP_DAC_OVERRIDE):
         libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
     elif not _limit_rights(libc, 0):
-        sys.exit("the rights of root could not be given up")
+        sys.exit("the rights of root could not be dropped")
 
 
 def _limit_rights(libc: ctypes.CDLL, bits: int) -> bool:
@@ -63,7 +63,7 @@ def _limit_rights(libc: ctypes.CDLL, bits: int) -> bool:
 
 
 def end_with_parent(parent: int, signal_number: int) -> None:
-    """Ask for a signal when the parent dies; if it is dead already, end here."""
+    """Request a signal for the death of the parent. If the parent is dead already, exit: no signal would come."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
@@ -72,11 +72,11 @@ def end_with_parent(parent: int, signal_number: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Read what to become, and become it."""
+    """Read the arguments, and replace this process by the program."""
     parent, signal_number, uid, gid = (int(argument) for argument in arguments[:4])
     if uid != _NOBODY_SPECIAL:
         drop_root(uid, gid)
-    # After the change of user, which would forget it.
+    # This comes after the change of user, which resets it.
     end_with_parent(parent, signal_number)
     for restored in (signal.SIGPIPE, signal.SIGINT):
         signal.signal(restored, signal.SIG_DFL)

@@ -1,7 +1,7 @@
-"""Processes that a killed stack left behind: written down when they start, ended before the next start.
+"""Processes that a killed stack left behind: they are recorded when they start, and ended before the next start.
 
-On Linux they end by themselves when the stack dies; elsewhere, or in the moment that this takes, this finds them. A
-process is known by its number and its birth, for numbers are used again.
+On Linux they end when the stack dies, but that takes a moment, and other systems do not do it. A process is identified
+by its id and the time of its birth, because ids are reused.
 """
 
 import json
@@ -76,7 +76,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _tell(process: psutil.Process) -> None:
-    """Ask a process to end. For Postgres, SIGINT means not to wait for its clients."""
+    """Signal a process to end. For Postgres SIGINT is the fast shutdown, which does not wait for clients."""
     with suppress(psutil.NoSuchProcess):
         process.send_signal(SIGINT if process.name().startswith("postgres") else SIGTERM)
 

@@ -1,6 +1,6 @@
-"""The parts of the stack, in the order in which they start: what each is, how it is started, when it is ready.
+"""The parts of the stack, in the order in which they start: how each is started, and when it is ready.
 
-A part is a process with a name and a URL. A new one joins `PARTS`, and nothing else changes.
+A part is a process with a name and a URL. To add one, write a class and add it to `PARTS`.
 """
 
 import signal
@@ -34,7 +34,7 @@ class State(StrEnum):
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
-    FAILING = "failing"  # it runs, and some of what it is to do has failed for good
+    FAILING = "failing"  # the process runs, but some of its work has failed for good
     RESTARTING = "restarting"
     STOPPING = "stopping"
     STOPPED = "stopped"
@@ -43,11 +43,11 @@ class State(StrEnum):
 UP = frozenset({State.READY, State.FAILING})
 _TRACEBACK = "Traceback (most recent call last):"
 _LAST_LINES = 2
-WRONG_USE = frozenset({2})  # what commands of Everbrook end with when a setting or a file is wrong
+WRONG_USE = frozenset({2})  # the exit code of Everbrook's commands when a setting or a file is wrong
 
 
 class Part(ABC):
-    """One process of the stack. It is started when what it needs is ready, and again whenever it ends."""
+    """One process of the stack. It is started when the parts that it needs are ready, and restarted when it ends."""
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
@@ -63,11 +63,11 @@ class Part(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """The URL at which the work of the part can be seen."""
+        """The URL that shows the work of the part."""
 
     @property
     def hint(self) -> str:
-        """Give a hint for users of the part, printed once it is ready."""
+        """Return a hint for users of the part, printed once it is ready."""
         return ""
 
     @property
@@ -75,18 +75,21 @@ class Part(ABC):
         return self.site.logs / f"{self.name}.log"
 
     def check(self) -> None:  # noqa: B027 - most parts have nothing to check
-        """Raise if a start must fail, before anything is started: a port is taken, a program is missing."""
+        """Raise if a start must fail: a port is taken, a program is missing. Called before any start."""
 
     @abstractmethod
     def start(self) -> subprocess.Popen[bytes]:
         """Prepare and start the process."""
 
     def ready(self) -> bool:
-        """Tell whether the part is ready. Called until it is; may take a second."""
+        """Tell whether the part is ready. The supervisor calls this until it is; a call may take a second."""
         return True
 
     def trouble(self) -> str:
-        """Describe work that has failed for good although the part runs; empty if all is well. Called periodically."""
+        """Describe work that has failed for good although the part runs, or return an empty text.
+
+        The supervisor calls this periodically.
+        """
         return ""
 
     def everbrook(self, *arguments: str, module: str = "everbrook") -> subprocess.Popen[bytes]:
@@ -100,11 +103,11 @@ class Part(ABC):
             )
 
     def log_bytes(self) -> int:
-        """Give the size of the log, to find later what was written since."""
+        """Return the size of the log, to find the lines that are written later."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def last_words(self) -> str:
-        """Give the end of the log in one line. Of a traceback only its last line, which is not indented, is kept."""
+        """Return the end of the log in one line. Of a traceback it has only the last line, with the error."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         said = [line for line in text.splitlines() if line and not line[0].isspace() and line != _TRACEBACK]
         return " / ".join(said[-_LAST_LINES:]) or "it printed nothing"
@@ -133,12 +136,12 @@ class Server(Part):
         require_free(self.site.host, self.site.server_port, "the server")
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it with the settings of the folder and the environment, except for what the stack decides."""
+        """Start it with the settings of the folder and the environment. The stack decides its address and folder."""
         address = ("--host", self.site.host, "--port", str(self.site.server_port))
         return self.everbrook("serve", *address, "--data-dir", str(self.site.data_dir / "streams"))
 
     def ready(self) -> bool:
-        """Request its health, and make the streams."""
+        """Tell whether it is healthy. If so, create the streams."""
         if not answers(self.url):
             return False
         make_streams(self.url)
@@ -146,7 +149,7 @@ class Server(Part):
 
 
 def answers(server_url: str, path: str = "/healthz") -> bool:
-    """Tell whether a server answers 200 at a path, by default that of its health."""
+    """Tell whether a server responds with 200 at a path, by default that of its health."""
     try:
         with urlopen(f"{server_url}{path}", timeout=2) as answer:  # noqa: S310 - the scheme is ours
             return bool(answer.status == HTTPStatus.OK)
@@ -176,7 +179,7 @@ class Database(Part):
         return self._cluster.start().process
 
     def ready(self) -> bool:
-        """Tell whether it accepts connections, and make the database and tables for the other parts."""
+        """Tell whether it accepts connections. If so, create the database and tables for the other parts."""
         if not self._cluster.ready():
             return False
         make_database(self.url)
@@ -189,7 +192,7 @@ class Pipeline(Part):
     needs: ClassVar = ("server", "postgres")
     summary: ClassVar = "jobs on Spark, both ways, exactly once"
     hopeless_codes: ClassVar = WRONG_USE
-    ready_timeout_secs: ClassVar = 300.0  # Java and Spark start slowly on a machine that has other things to do
+    ready_timeout_secs: ClassVar = 300.0  # Java and Spark start slowly on a busy machine
     stop_timeout_secs: ClassVar = 60.0  # the batch that is under way is finished
 
     def __init__(self, site: Site) -> None:
@@ -212,7 +215,7 @@ class Pipeline(Part):
         return self.everbrook("pipeline", "run", str(self._file))
 
     def ready(self) -> bool:
-        """Look in the log for the line that says that every job has started its query or has failed."""
+        """Search the log for the line that says that every job has started its query or has failed."""
         self._read()
         return self._ready
 
@@ -311,12 +314,12 @@ class Envoy(Part):
             return children.start(command, environment=self.site.variables(), output=log, ending=self.stop_signal)
 
     def ready(self) -> bool:
-        """Ask its dashboard whether it listens."""
+        """Tell whether its dashboard reports it as ready."""
         return answers(f"http://{HOST}:{self.site.envoy_admin_port}", "/ready")
 
 
 PARTS: tuple[type[Part], ...] = (Server, Database, Pipeline, Heartbeat, Envoy)
-# Those that only start when somebody asks for them.
+# The parts that start only if they are named.
 OPTIONAL: frozenset[str] = frozenset()
 
 

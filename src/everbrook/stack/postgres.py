@@ -1,6 +1,6 @@
-"""A Postgres of our own: its programs, and a cluster that is made once in a folder and started on a port.
+"""The Postgres of the stack: its programs, and a cluster that is created once in a folder and started on a port.
 
-It listens on the loopback only, and asks for a password. What is in the folder stays: the next start goes on with it.
+It listens on the loopback only, and requires a password. The data stays in the folder for the next start.
 """
 
 import errno
@@ -55,9 +55,9 @@ class Programs(NamedTuple):
 
 
 def find_programs(major: int | None = None, places: Sequence[str] = PLACES) -> Programs:
-    """Find the Postgres of this machine; with a major version, that one and no other.
+    """Find a Postgres on this machine, of a given major version if there is one.
 
-    `places` are patterns of the folders where systems keep it.
+    `places` are patterns of the folders where systems install it.
     """
     seen: list[Programs] = []
     for programs in _candidates(places):
@@ -73,7 +73,7 @@ def find_programs(major: int | None = None, places: Sequence[str] = PLACES) -> P
 
 
 def _candidates(places: Sequence[str]) -> Iterator[Programs]:
-    """Give every Postgres there is, those that are preferred first, each once."""
+    """Yield every Postgres once, the preferred ones first."""
     seen = set()
     for folder in _folders(places):
         resolved = folder.resolve()
@@ -107,7 +107,7 @@ def _number(folder: Path) -> int:
 
 
 def _major(folder: Path) -> int | None:
-    """Ask the programs of a folder for their major version; None if they are incomplete."""
+    """Return the major version of the programs in a folder, or None if they are incomplete."""
     if not os.access(folder / "initdb", os.X_OK):
         return None
     try:
@@ -120,7 +120,7 @@ def _major(folder: Path) -> int | None:
 
 
 def require_free(host: str, port: int, part: str) -> None:
-    """Refuse an address that can't be listened on, before a part fails with a less helpful message."""
+    """Refuse an address at which no socket can listen. The message of a part that fails later would help less."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
@@ -153,7 +153,7 @@ class Postgres:
         return f"postgresql://{USER}:{self.password}@{HOST}:{self.port}/{database}"
 
     def start(self) -> Self:
-        """Start the cluster, and make it first if there is none. It is ready a little later: see `wait_ready`."""
+        """Start the cluster. It is created first if there is none, and ready a little later: see `wait_ready`."""
         programs = self.programs()
         if not self._version_file.exists():
             self._make(programs)
@@ -192,7 +192,7 @@ class Postgres:
         return True
 
     def wait_ready(self, timeout_secs: float = READY_TIMEOUT_SECS) -> Self:
-        """Wait until it accepts connections. A killed one may hold its shared memory for a moment: try again."""
+        """Wait until it accepts connections. If a killed one still holds its shared memory, start again."""
         deadline = time.monotonic() + timeout_secs
         while not self.ready():
             if time.monotonic() > deadline:
@@ -203,7 +203,7 @@ class Postgres:
         return self
 
     def stop(self) -> None:
-        """Do a fast shutdown: it ends connections and writes everything back. Kill what does not end."""
+        """Shut down fast: Postgres ends its connections and writes everything back. Kill it if it does not end."""
         if self._process is not None:
             children.stop(self._process, signal.SIGINT, STOP_TIMEOUT_SECS)
             self._process = None
@@ -213,7 +213,7 @@ class Postgres:
         return self.folder / "PG_VERSION"
 
     def programs(self) -> Programs:
-        """Find programs of the major version that made the folder; no other can read it."""
+        """Find the programs of the major version that created the folder. Others can't read it."""
         if not self._version_file.exists():
             return find_programs()
         major = int(self._version_file.read_text().strip().partition(".")[0])
@@ -226,7 +226,7 @@ class Postgres:
             ) from error
 
     def _make(self, programs: Programs) -> None:
-        """Make the cluster beside its place and move it there, so that a kill leaves all of it or nothing."""
+        """Create the cluster in another folder and rename it, so that a kill leaves a complete cluster or none."""
         unfinished = self.folder.with_name(f"{self.folder.name}.unfinished")
         try:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -251,7 +251,7 @@ class Postgres:
         with self.log.open("ab") as log:
             code = children.start(command, user=self._user, output=log).wait()
         if code != 0:
-            raise DataUnusable(f"no Postgres could be made in {self.folder}: {self._last_words()}")
+            raise DataUnusable(f"no Postgres cluster could be created in {self.folder}: {self._last_words()}")
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []

@@ -1,4 +1,4 @@
-"""A stack from its lock to the end of its last process, and what it needs of servers that it does not start.
+"""The run of a stack, from its lock to the end of its last process, and the preparation of servers that run elsewhere.
 
 The first signal stops the parts in order, a second one at once.
 """
@@ -64,7 +64,7 @@ class Outside(NamedTuple):
 
 def _prepare_server(site: Site) -> None:
     if not answers(site.server_url):
-        raise NotReady(f"no server answers at {site.server_url}, which {SERVER_URL} names")
+        raise NotReady(f"no server responds at {site.server_url} ({SERVER_URL})")
     make_streams(site.server_url)
 
 
@@ -76,7 +76,7 @@ PLACES = {"server": Outside(SERVER_URL, _prepare_server), "postgres": Outside(PO
 
 
 def outside(parts: Sequence[type[Part]]) -> dict[str, str]:
-    """Give what the chosen parts need and the choice lacks, each with the part that needs it."""
+    """Return the needed parts that are not chosen, each with the part that needs it."""
     chosen = {part.name for part in parts}
     return {need: part.name for part in reversed(parts) for need in part.needs if need not in chosen}
 

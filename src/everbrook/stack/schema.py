@@ -1,6 +1,6 @@
-"""What a server and a Postgres must hold before the others may use them: two streams, a database, two tables.
+"""The streams, the database and the tables that the other parts of the stack need.
 
-Each is made if it is missing and left alone if it is there, whoever made it.
+Each is created if it is missing. One that exists is not changed, whoever created it.
 """
 
 from importlib.resources import files
@@ -14,14 +14,14 @@ JSON = "application/json"
 
 
 def make_streams(server_url: str) -> None:
-    """Make the streams of both directions, so that whoever subscribes before the first message finds them."""
+    """Create the streams of both directions, so that a reader finds them even before the first message."""
     with Client(server_url) as client:
         for name in (ITEMS_STREAM, EVENTS_STREAM):
             client.stream(name).create(content_type=JSON)
 
 
 def make_database(postgres_url: str) -> None:
-    """Make the database that a URL names, from the one that every Postgres has."""
+    """Create the database of a URL. The connection for that goes to `postgres`, which every cluster has."""
     import psycopg
     from psycopg import sql
 

@@ -1,4 +1,4 @@
-"""Where a stack is: its data folder with the lock on it, its ports, and the URLs by which its parts find each other."""
+"""The site of a stack: its data folder and the lock on it, its ports, and the URLs of its parts."""
 
 import os
 import shlex
@@ -29,7 +29,7 @@ _LOCK = "stack.lock"
 
 
 class Told(TypedDict, total=False):
-    """Values for Envoy besides its addresses; `Edge` says what each means."""
+    """Values for Envoy besides its addresses. `Edge` documents them."""
 
     issuer: str
     audience: str
@@ -43,7 +43,7 @@ _EVERYWHERE = {"0.0.0.0": HOST, "::": "[::1]"}  # noqa: S104 - looked for, not l
 
 
 class Site(NamedTuple):
-    """What the parts know of each other. `edge` has the values for Envoy besides its addresses."""
+    """The addresses and folders that the parts share. `edge` has the values for Envoy besides its addresses."""
 
     data_dir: Path
     server_url: str
@@ -63,7 +63,7 @@ class Site(NamedTuple):
         return self.data_dir / "logs"
 
     def variables(self) -> dict[str, str]:
-        """Give the environment of a part: the inherited one, and the URLs of the server and of Postgres."""
+        """Return the environment of a part: the inherited one, and the URLs of the server and of Postgres."""
         return dict(self.environment) | {SERVER_URL: self.server_url, POSTGRES_URL: self.postgres_url}
 
     def stream_url(self, name: str) -> str:
@@ -71,26 +71,26 @@ class Site(NamedTuple):
 
 
 def around_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables that exempt this machine from any proxy."""
+    """Return the variables that exempt this machine from any proxy."""
     exempt = [name for name in environment.get("no_proxy", environment.get("NO_PROXY", "")).split(",") if name]
     words = ",".join(dict.fromkeys([*exempt, "127.0.0.1", "localhost", "::1"]))
     return {"no_proxy": words, "NO_PROXY": words}
 
 
 def server_url(host: str, port: int) -> str:
-    """Give the URL at which this machine reaches a server that listens at an address."""
+    """Return the URL at which this machine reaches a server that listens at an address."""
     reached = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{reached}:{port}"
 
 
 def postgres_url(port: int) -> str:
-    """Give the URL of the Postgres of the stack."""
+    """Return the URL of the Postgres of the stack."""
     return f"postgresql://{USER}:{PASSWORD}@{HOST}:{port}/{DATABASE}"
 
 
 @contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
-    """Lock the data folder, which is made if it is missing."""
+    """Lock the data folder. It is created if it is missing."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         descriptor = take_lock(data_dir / _LOCK)
@@ -108,5 +108,5 @@ def locked(data_dir: Path) -> Iterator[None]:
 
 
 def holder(data_dir: Path) -> int | None:
-    """Give the process of the stack that runs from a folder, or None if there is none or its id is unknown."""
+    """Return the process of the stack that runs from a folder, or None if there is none or its id is unknown."""
     return find_owner(data_dir / _LOCK) or None

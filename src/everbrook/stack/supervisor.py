@@ -1,7 +1,7 @@
-"""Starts the parts when what they need is ready, starts again what ends, and stops them in the reverse order.
+"""The supervisor: starts the parts in the order of their needs, restarts those that end, and stops them in reverse.
 
-One loop, one thread: nothing happens to two parts at once. A part that ends is started again after a pause, twice as
-long each time; one that can't even start for the first time ends the stack, with its own words.
+There is one loop and one thread, so no two parts change at the same time. A part that ends is restarted after a pause,
+twice as long each time. If a part fails to start for the first time, the stack ends, with the last lines of its log.
 """
 
 import shutil
@@ -27,7 +27,7 @@ class SupervisorTuning(Struct, frozen=True, kw_only=True):
     first_pause_secs: float = 0.5
     max_pause_secs: float = 30.0
     steady_secs: float = 60.0
-    """A part that has run for so long has recovered from what ended it."""
+    """A part that has run for this long has recovered: its pauses become short again."""
     first_attempts: int = 3
     max_log_bytes: int = 16 << 20
 
@@ -36,7 +36,7 @@ DEFAULT_TUNING = SupervisorTuning()
 
 
 class Supervised:
-    """A part and how it is doing."""
+    """A part, its process and its state."""
 
     def __init__(self, part: Part, tuning: SupervisorTuning = DEFAULT_TUNING) -> None:
         self.part = part
@@ -54,7 +54,7 @@ class Supervised:
 
 
 class Supervisor:
-    """The parts of a stack. `report` is told each change of a state, with a reason where there is one."""
+    """The parts of a stack. `report` is called for each change of a state, with the reason if there is one."""
 
     def __init__(
         self, parts: Sequence[Part], processes: Processes, report: Report, tuning: SupervisorTuning = DEFAULT_TUNING
@@ -70,7 +70,7 @@ class Supervisor:
         return all(supervised.state in UP for supervised in self._all)
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Keep the parts running until asked to stop; whatever happens, leave none of them behind."""
+        """Keep the parts running until `stopping` returns true. Stop all of them at the end, also after errors."""
         try:
             for supervised in self._all:
                 supervised.part.check()
@@ -162,7 +162,7 @@ class Supervisor:
         return supervised.process is not None and supervised.process.poll() is not None
 
     def _failed(self, supervised: Supervised, reason: str) -> None:
-        """Kill what is left of a part and plan its next start. One that was never ready is tried a few times only."""
+        """Kill the rest of a part and schedule its next start. A part that was never ready gets a few attempts only."""
         code = None
         if supervised.process is not None:
             code = supervised.process.poll()
@@ -185,7 +185,7 @@ class Supervisor:
         self._report(supervised.part, state, reason)
 
     def _trim(self, part: Part) -> None:
-        """Bound the size of a log. Its process opened it to append, so the file can be truncated under it."""
+        """Limit the size of a log. Its process opened it in append mode, so truncating it is safe while it runs."""
         if part.log_bytes() > self._tuning.max_log_bytes:
             shutil.copyfile(part.log, part.log.with_suffix(".log.1"))
             with part.log.open("r+b") as log:

@@ -255,7 +255,7 @@ def test_a_stop_is_heard_while_a_restart_waits_for_who_is_slow(own: ServerProces
         began = time.monotonic()
         assert own.stop(signal.SIGTERM).ended()[0] == 0
     assert time.monotonic() - began < 5
-    assert report(tmp_path).message == "the server was told to stop"
+    assert report(tmp_path).message == "a signal stopped the server"
 
 
 def test_new_settings_count_from_the_restart_on(own: ServerProcess, tmp_path: Path) -> None:

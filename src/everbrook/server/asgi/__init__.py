@@ -3,8 +3,8 @@
     app = FastAPI(lifespan=streams.lifespan)        # streams = create_app()
     app.mount("/streams", streams)
 
-A mounted application gets no lifespan events of its own, so its `lifespan` is offered for the outer one to use;
-without it, everything starts with the first request.
+A mounted application gets no lifespan events, so the outer application should use its `lifespan`. Without that, it
+starts with the first request.
 """
 
 import logging

@@ -50,7 +50,7 @@ class AsgiApplication:
         open_storage: Callable[[Settings], Storage] = open_storage,
         tuning: ServerTuning = DEFAULT_TUNING,
     ) -> None:
-        """`open_storage` is called at each start: with a lifespan, or with the first request after one."""
+        """`open_storage` is called at each start: by a lifespan, or by the first request without one."""
         self._settings = settings
         self._open_storage = open_storage
         self._tuning = tuning
@@ -132,7 +132,7 @@ class AsgiApplication:
             application.concurrency.end_reading(place)
 
     async def _reply(self, application: Application, request: Request, scope: Scope, receive: Receive) -> Reply | None:
-        """Read the body and give the reply, or None if the client left before the request was complete."""
+        """Read the body and return the reply, or None if the client left before the request was complete."""
         upload: Upload | None = None
         try:
             require_host(request.headers.get(b"host", b""))
@@ -151,7 +151,7 @@ class AsgiApplication:
         pieces: list[bytes] = []
         async for piece in body:
             pieces.append(piece)
-            # In HTTP/2 a head need not announce a body, nor its length.
+            # In HTTP/2 a head need not announce a body or its length, so the gates may see a large body only now.
             if body.size > JUDGED_BYTES and not request.admitted and _is_judged(application, request):
                 application.receive(request)
         if not body.whole:
@@ -170,17 +170,17 @@ class AsgiApplication:
 
 
 def _is_judged(application: Application, request: Request) -> bool:
-    """Tell whether the gates must admit the head of a request before a large body is taken."""
+    """Tell whether the gates must admit the head of a request before a large body is read."""
     return application.judges_heads or SUBSCRIPTIONS in request.path
 
 
 def _refusal(application: Application, error: ProtocolError, request: Request, scope: Scope) -> Response:
-    """Refuse a request whose body is not read to its end."""
+    """Return the refusal of a request whose body is not read to its end."""
     response = application.refuse(error, request.headers, request)
     if not isinstance(error, PayloadTooLarge):
         response.rests_on = application.engine.last_change
     if b"expect" in request.headers and scope.get("http_version") == "1.1":
-        # The client may wait for `100 Continue`, and never send the body.
+        # The client may wait for `100 Continue` and never send the body, so the connection can't be used further.
         response.headers += b"Connection: close\r\n"
     return response
 
@@ -208,8 +208,8 @@ def read_head(scope: Scope) -> Request:
 def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
     """Read the other end of the connection.
 
-    Some servers replace its address by the one in a header (uvicorn does so by default). So an address that is in such
-    a header may have been chosen by the client.
+    Some ASGI servers replace its address by the one in a header (uvicorn does so by default). So the client may have
+    chosen an address that is in such a header.
     """
     if not scope.get("client"):
         return UNKNOWN_PEER
@@ -219,7 +219,7 @@ def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
 
 
 class BodyReader:
-    """The pieces of a body as they arrive. `size` counts the bytes so far; it is `whole` when all have arrived."""
+    """The pieces of a body as they arrive. `size` counts the bytes so far; `whole` says that all have arrived."""
 
     def __init__(self, request: Request, receive: Receive, max_bytes: int) -> None:
         """Refuse a body whose declared length is too large."""
@@ -249,7 +249,7 @@ class BodyReader:
 
 
 async def stream_body(request: Request, receive: Receive, upload: Upload) -> Reply | None:
-    """Pass the body on while it arrives, no faster than it is stored."""
+    """Pass the body to the upload while it arrives, no faster than it is stored (back-pressure)."""
     relieved = asyncio.Event()
     upload.on_relief = relieved.set
     try:

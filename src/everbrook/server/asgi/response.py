@@ -1,6 +1,7 @@
-"""ASGI messages of a response: whole ones, sent when their change is durable, and streamed ones.
+"""ASGI messages of responses: complete ones, sent when their change is durable, and streamed ones.
 
-What a streamed response writes is queued within a bound; a reader that takes nothing for too long is left.
+The pieces of a streamed response wait in a queue of bounded size. If the client reads nothing for too long, the
+response ends.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 async def settled(application: Application, response: Response, request: Request) -> Response:
-    """Wait until the change that a response rests on is durable. Gives a refusal if that has failed."""
+    """Wait until the change that a response rests on is durable. Return the response, or a refusal if that failed."""
     engine = application.engine
     if response.rests_on <= engine.durable_change:
         return response
@@ -59,7 +60,7 @@ def _unframed(data: bytes) -> bytes:
 
 
 class ResponseAborted(Exception):
-    """A streamed response ended before it was complete. In ASGI only an exception can say so."""
+    """A streamed response ended before it was complete. An exception is the only way to tell that to an ASGI server."""
 
 
 class AsgiExchange:
@@ -74,7 +75,7 @@ class AsgiExchange:
         answered: Answered | None,
         tuning: ExchangeTuning,
     ) -> None:
-        """Respond by `send`, and tell `answered` of it. The body of a response to HEAD is left out."""
+        """Send the response by `send`, and report it to `answered`. A response to HEAD has no body."""
         self._deferred = deferred
         self._send = send
         self._slow_reader_timeout_secs = slow_reader_timeout_secs
@@ -91,7 +92,7 @@ class AsgiExchange:
 
     @property
     def congested(self) -> bool:
-        """Whether the ASGI server takes pieces too slowly. If so, `resume` is called when that is over."""
+        """Whether the ASGI server takes pieces too slowly. If so, `resume` is called afterwards."""
         self._stalled = self.queued_bytes >= self._max_queued_bytes
         return self._stalled
 
@@ -113,14 +114,14 @@ class AsgiExchange:
         self._pieces.put_nowait(ResponseAborted("the response could not be completed"))
 
     async def run(self, receive: Receive) -> None:
-        """Give the response, or stop when the client leaves."""
+        """Send the response, or stop when the client leaves."""
         self._deferred.start(self)
         sending = asyncio.ensure_future(self._send_pieces())
         leaving = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # The ASGI server is stopping: the reader shall still get its last event and a proper end.
+            # The ASGI server is stopping. The reader still gets its last event and an orderly end.
             self._deferred.shut_down()
             await asyncio.wait((sending,), timeout=self._last_words_secs)
             raise
@@ -129,7 +130,7 @@ class AsgiExchange:
             leaving.cancel()
             sending.cancel()
         if sending.done():
-            # A timeout means that the client took nothing for too long. The task just ends: ASGI can't abort.
+            # A timeout means that the client read nothing for too long. The task just ends: ASGI can't abort.
             with contextlib.suppress(TimeoutError):
                 sending.result()
 

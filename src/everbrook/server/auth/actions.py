@@ -1,7 +1,7 @@
-"""Actions: what a request wants to do, as a verb on a path that can be granted.
+"""Actions: what a request does, as a verb on a path that can be granted.
 
-The path is the one that the routes find, decoded and validated. So the path that is authorized here is the one that the
-request is handled for.
+The path comes from the same routes that handle the request, decoded and validated. So the path that is authorized is
+the path that is handled.
 """
 
 from functools import lru_cache
@@ -27,9 +27,9 @@ from everbrook.server.routes import (
 
 
 class Action(Struct, frozen=True, gc=False):
-    """A rule, and the path to which it is applied, without a slash at its end.
+    """A rule, and the path to which it applies, without a slash at its end.
 
-    An action that is `published` publishes a snapshot, which removes the messages before it unless they are to be kept.
+    An action with `published` publishes a snapshot, which removes the messages before it unless the request keeps them.
     """
 
     rule: Rule
@@ -41,14 +41,14 @@ OPEN = Action(Access.OPEN, b"")
 
 
 def action_of(request: Request) -> Action:
-    """Find the action of a request. A path that leads nowhere is refused as it would be without a policy."""
+    """Find the action of a request. A path without a resource is refused as it would be without a policy."""
     method, path = request.method, request.path
     # Clients choose these keys, so long ones are not cached.
     return _remembered(method, path) if len(path) + len(method) <= MAX_KEY_BYTES else find_action(method, path)
 
 
 def cuts(request: Request, action: Action) -> bool:
-    """Tell whether a request removes what others have appended, beside what its rule says (002 §2.2)."""
+    """Tell whether a request removes messages in addition to what its rule says (002 §2.2)."""
     return action.published and request.headers.get(b"stream-snapshot-history") != b"keep"
 
 
@@ -58,23 +58,23 @@ def find_action(method: bytes, path: bytes) -> Action:
     if path == METRICS:
         return Action(Verb.ADMIN, METRICS)
     if is_at(path, ADMINISTRATION):
-        # It concerns the whole server: a backup contains everything.
+        # The empty path is the whole server, because a backup contains everything.
         return Action(Verb.ADMIN, b"")
     route = find_route(path)
     row = TABLE[route.resource].get(method)
     rule = Verb.ADMIN if row is None else row.rule
     if route.resource is Resource.QUOTA and rule is Verb.ADMIN:
-        # It limits the administrators of the bucket, so only an administrator of all buckets may change it.
+        # A quota limits the administrators of its bucket, so only an administrator of all buckets may change it.
         return Action(rule, BUCKETS)
     return Action(rule, _path_of(route), route.resource is Resource.SNAPSHOT_AT and method == b"PUT")
 
 
 def _path_of(route: Route) -> bytes:
-    """Give the path that a grant must cover: a stream's name, or the root that a resource is of."""
+    """Return the path that a grant must cover: the name of a stream, or the stream root of another resource."""
     if route.resource is Resource.BUCKETS:
         return BUCKETS
     if route.name == REGISTRY:
-        # It contains the names of all streams, as a listing of all of them does.
+        # The registry contains the names of all streams, so reading it needs what listing all of them needs.
         return STREAM_ROOT.removesuffix(b"/")
     if route.resource in OF_STREAMS:
         return route.name

@@ -1,8 +1,8 @@
 """API keys: `eb_<id>_<secret>`, for programs that get no tokens from an issuer.
 
-The file holds the hash of each key, never the key, so it is useless to whoever reads it. A secret has 256 random bits,
-so its plain SHA-256 can't be inverted. Hashes are compared in constant time, and an unknown key takes as long as a
-known one.
+The file holds the hash of each key, never the key, so a thief of the file has no keys. A secret has 256 random bits, so
+a plain SHA-256 of it can't be inverted. Hashes are compared in constant time, and an unknown key takes as long as a
+known one, so that response times reveal nothing.
 """
 
 import hashlib
@@ -51,18 +51,18 @@ class ApiKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
     version: int = 1
 
     def add(self, key: ApiKey) -> "ApiKeyFile":
-        """Give the file with one more key."""
+        """Return the file with another key."""
         return ApiKeyFile((*self.keys, key))
 
     def remove(self, key_id: str) -> "ApiKeyFile":
-        """Give the file without a key. KeyError if it has none of that id."""
+        """Return the file without a key. Raise KeyError if no key has that id."""
         if key_id not in {key.id for key in self.keys}:
             raise KeyError(key_id)
         return ApiKeyFile(tuple(key for key in self.keys if key.id != key_id))
 
 
 def parse_file(text: bytes) -> ApiKeyFile:
-    """Read a file of keys. ValueError says what is wrong, without its text."""
+    """Read a file of keys. Raise a ValueError that says what is wrong without quoting the text."""
     try:
         file = msgspec.json.decode(text, type=ApiKeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -78,14 +78,14 @@ def parse_file(text: bytes) -> ApiKeyFile:
 
 
 def format_file(file: ApiKeyFile) -> bytes:
-    """Write a file of keys, readable for people too."""
+    """Write a file of keys, indented for people."""
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
 def make_key(scopes: str, now_secs: int, expires_at_secs: int | None = None, note: str = "") -> tuple[str, ApiKey]:
-    """Create a key. Gives the text for its holder, which is shown only once, and what is stored.
+    """Create a key. Return the text for its holder, which is shown only once, and the key as it is stored.
 
-    Raises ValueError for bad scopes.
+    Raise ValueError for malformed scopes.
     """
     parse_scopes(scopes)
     key_id = "".join(secrets.choice(_ALPHABET) for _ in range(ID_CHARACTERS))
@@ -118,11 +118,12 @@ class ApiKeys:
         self.reload = self._file.reload
 
     def identify(self, key: bytes) -> Identity:
-        """Give the identity of a key's holder; TokenInvalid or TokenExpired."""
+        """Return the identity of a key's holder, or raise `TokenInvalid` or `TokenExpired`."""
         parts = _KEY.fullmatch(key)
         if parts is None:
             raise TokenInvalid("an API key is eb_, 12 characters of an id, _ and 43 characters of a secret")
         known = self._file.value.get(parts[1].decode())
+        # An unknown id is compared too, with a digest that no secret has: see the module's docstring.
         if not self._is_equal(_digest(parts[2]), known.sha256 if known else _NO_DIGEST) or known is None:
             raise TokenInvalid("the API key is not one of this server, or was revoked")
         expires_at = known.identity.expires_at_secs

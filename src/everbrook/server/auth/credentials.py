@@ -1,4 +1,4 @@
-"""Credentials: the ways to prove an identity, in their order. The first one that a request has decides.
+"""Credentials: the ways to prove an identity, in order of precedence. The first one that a request has decides.
 
 `Authorization: Bearer` with an API key or a token; a signed URL; the header of a trusted proxy; a client certificate.
 A request with none of them is anonymous. A wrong credential is refused, even if a right one of another kind follows.
@@ -54,9 +54,9 @@ class Authenticator:
             await self._keys.begin()
 
     def identify(self, request: Request) -> Identity | None:
-        """Give the identity of a request; None for an anonymous one.
+        """Return the identity of a request, or None if it is anonymous.
 
-        Raises Unauthorized for a wrong credential, and Unavailable if it can't be verified now.
+        Raise `Unauthorized` for a wrong credential, and `Unavailable` if it can't be verified now.
         """
         if self._bears and (authorization := request.headers.get(b"authorization")) is not None:
             return self._identify_bearer(authorization, request)
@@ -71,7 +71,7 @@ class Authenticator:
 
     @property
     def reloads(self) -> list[Callable[[], None]]:
-        """The functions that read each file and key set again. One that can't be used changes nothing."""
+        """The functions that read each file and key set again. A file that can't be used changes nothing."""
         return [part.reload for part in (self._keys, self._api_keys, self._signed_urls) if part is not None]
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class Authenticator:
         return _require(self._tokens, "tokens").identify(credential, client_of(self._proxies.client_address(request)))
 
     def _assert(self, subject: str, source: str) -> Identity:
-        """Give the identity of a subject that has no scopes of its own."""
+        """Return the identity of a subject that has no scopes of its own."""
         return Identity(subject, source, expand(self._default_grants, subject))
 
 

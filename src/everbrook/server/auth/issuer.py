@@ -1,8 +1,8 @@
 """The keys of an issuer: read from a file, or fetched from a URL in the background, never within a request.
 
-While an issuer is down, the known keys stay valid. Strangers cause at most one fetch a minute, whatever keys their
-tokens name. A token whose key may be new can't be verified yet: that is 503, not 401. A key that the issuer has
-withdrawn is not new: its tokens are refused at once.
+While an issuer is down, the known keys stay valid. Tokens with unknown keys cause at most one fetch a minute, because
+clients can invent key ids. A token whose key may be new can't be verified yet: that is 503, not 401. A key that the
+issuer has withdrawn is not new: its tokens are refused at once.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ class Keys(Protocol):
 
     @property
     def generation(self) -> int:
-        """A number that changes with the keys: tokens that were verified with others must be verified again."""
+        """A number that changes with the keys. Tokens that were verified with earlier keys must be verified again."""
 
     def find(self, kid: str | None, algorithm: str) -> Key | None:
-        """Find a key; None if there is none, Unavailable if that can't be known now."""
+        """Find a key. Return None if there is none, raise `Unavailable` if that is unknown at present."""
 
     async def begin(self) -> None:
         """Fetch the keys, if that is possible now."""
@@ -68,7 +68,7 @@ class FileKeys:
         """Do nothing: the file is read already."""
 
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: no task or connection is open."""
 
 
 class KeysInspection(Struct, frozen=True):
@@ -125,7 +125,7 @@ class FetchedKeys:
                 await self._task
 
     def find(self, kid: str | None, algorithm: str) -> Key | None:
-        """Find a key. An unknown one may be new: then it is fetched, and the token can't be verified until then."""
+        """Find a key. An unknown one may be new: then the set is fetched again, and `Unavailable` is raised."""
         if self._set is None:
             self._start()
             raise Unavailable("the keys of the tokens' issuer could not be fetched yet")
@@ -137,7 +137,7 @@ class FetchedKeys:
         return None
 
     def _is_new(self, kid: str) -> bool:
-        """Tell whether the known set is older than the first token that named the key. Fetch again, if it is time."""
+        """Tell whether the known set is older than the first token with this key. If so, and if due, fetch again."""
         now = self._clock()
         if now - self._began_at >= self._tuning.hold_off_secs:
             self._asked.set()
@@ -149,7 +149,7 @@ class FetchedKeys:
         return missed_at >= self._known_since
 
     def inspect(self) -> KeysInspection:
-        """Give the key ids that are remembered as missing."""
+        """Return the key ids that are remembered as missing."""
         return KeysInspection(tuple(self._missed), tuple(self._withdrawn))
 
     async def _run(self) -> None:
@@ -161,7 +161,7 @@ class FetchedKeys:
                 await asyncio.wait_for(self._asked.wait(), self._pause_secs())
 
     def _pause_secs(self) -> float:
-        """Give the time to the next attempt. Without any keys it is short; with old ones there is no hurry."""
+        """Return the time to the next attempt. It is short only while no keys are known."""
         if not self._failures:
             return self._refresh_secs
         retry_secs = self._tuning.retry_secs
@@ -193,7 +193,7 @@ class FetchedKeys:
         self._failures = 0
 
     def _withdraw(self, known: KeySet) -> None:
-        """Remember which keys were withdrawn. Only the issuer adds to them, so no stranger can push one out."""
+        """Remember which keys were withdrawn. Only the issuer adds to this list, so no client can push one out."""
         gone = self._set.ids - known.ids if self._set else set()
         self._withdrawn = {kid: None for kid in (*self._withdrawn, *gone) if kid is not None and kid not in known}
         while len(self._withdrawn) > self._tuning.max_withdrawn:
@@ -221,7 +221,7 @@ async def fetch(url: str) -> bytes:
 
 
 def _shown(url: str) -> str:
-    """Give a URL for a log, without its query, which may hold a secret."""
+    """Return a URL for a log, without its query, which may hold a secret."""
     return urlsplit(url)._replace(query="").geturl()
 
 

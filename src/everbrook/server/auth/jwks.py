@@ -1,8 +1,9 @@
 """Key sets (RFC 7517): the public keys of an issuer, each with the algorithms that it is for.
 
-The key decides which algorithm verifies, never the token. A key is found by its id *and* the algorithm that the token
-names, and only under the algorithms that its type, curve and `alg` allow: so a public key can't be used as a shared
-secret. A key that can't be used is left out and logged: an unusual one must not keep an issuer from adding a new one.
+The key decides which algorithms are possible, never the token alone. A key is found by its id *and* the algorithm that
+the token names, and only under the algorithms that its type, curve and `alg` allow. So a public key can't be used as a
+shared secret (algorithm confusion). A key that can't be used is skipped and logged: one unusual key must not make the
+whole set unusable.
 """
 
 import json
@@ -48,7 +49,7 @@ class KeySet:
     """The keys of an issuer."""
 
     def __init__(self, keys: Mapping[tuple[str | None, str], Key]) -> None:
-        """Take keys by their id and algorithm."""
+        """`keys` are indexed by their id and algorithm."""
         self._keys = dict(keys)
         self.ids = {kid for kid, _ in keys}
 
@@ -67,7 +68,7 @@ class KeySet:
 
 
 def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
-    """Read a key set. Keys for other algorithms are left out; ValueError if none is left."""
+    """Read a key set without the keys for other algorithms. Raise ValueError if none is left."""
     found: dict[tuple[str | None, str], Key] = {}
     unusable: list[str] = []
     for document in _keys_of(text):
@@ -80,7 +81,7 @@ def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
     if not found:
         raise ValueError(unusable[0] if unusable else f"no key in it can verify a signature of {', '.join(algorithms)}")
     for reason in unusable:
-        logger.warning("a key of the tokens' issuer is left out: %s", reason)
+        logger.warning("a key of the tokens' issuer is ignored: %s", reason)
     return KeySet(found)
 
 
@@ -113,7 +114,7 @@ def _check_types(document: Mapping[str, Any]) -> None:
 
 
 def _fitting(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give the algorithms that a key may verify: those of its type, and of its `alg` if it has one."""
+    """Return the algorithms that a key may verify: those of its type, and of its `alg` if it has one."""
     operations = ["verify"] if document.get("key_ops") is None else document["key_ops"]
     if document.get("use") not in {None, "sig"} or "verify" not in operations:
         return ()

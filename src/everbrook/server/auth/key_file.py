@@ -1,8 +1,7 @@
 """Files of keys: how they are written, and how a server reads them again when they change.
 
-One process at a time changes a file, and replaces it as a whole: a server that reads it meanwhile sees the old text or
-the new one. A server keeps what it has read until there is something better. A new text that can't be used is logged
-once, and the old one stays valid.
+One process at a time changes a file, and replaces it atomically: a server that reads it meanwhile sees the old text or
+the new one. If the new text can't be used, the server logs that once, and the old text stays valid.
 """
 
 import logging
@@ -26,14 +25,14 @@ Stamp = tuple[int, int, int]
 
 
 def edit(path: Path, change: Callable[[bytes | None], bytes]) -> None:
-    """Replace the text of a file by what `change` makes of it. It is given None if there is no file."""
+    """Replace the text of a file by `change(text)`. The text is None if there is no file."""
     with locked(path):
         write(path, change(path.read_bytes() if path.exists() else None))
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing a file meanwhile. The folder is created."""
+    """Lock a file against changes by other processes. Its folder is created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock.locked(path.with_name(f".{path.name}.lock"), wait=True, mode=OWNER_ONLY):
         yield
@@ -57,7 +56,7 @@ class WatchedFile(Generic[T]):
         tuning: WatchTuning = AUTH_TUNING.watch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the file, or raise SettingsError. `parse` raises ValueError for a text that can't be used.
+        """Read the file, or raise `SettingsError`. `parse` raises `ValueError` for a text that can't be used.
 
         `advice` says how to create a missing file.
         """
@@ -115,7 +114,7 @@ class WatchedFile(Generic[T]):
         logger.info("%s was read again", self._path)
 
     def _complain(self, stamp: Stamp | None, error: Exception) -> None:
-        """Log once what is wrong with the file in one state."""
+        """Log what is wrong with the file, once for each state of it."""
         if self._stamp != stamp:
             logger.warning("%s can't be used, and its old content stays valid: %s", self._path, _reason(error))
         self._stamp = stamp

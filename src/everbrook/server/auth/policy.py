@@ -1,8 +1,9 @@
-"""The policy: the gates that authenticate and authorize requests, and what stays authorized.
+"""The policy: the gates that authenticate and authorize requests, and the periodic check of rights.
 
-Nothing is allowed that is not granted. Whoever has no grant on a path is answered the same whether or not something is
-there: 401 without an identity, 403 with one. A right can end while its request is under way: a token expires, an API
-key is revoked, the policy changes. So live reads are authorized again periodically, and uploads at their end.
+Nothing is allowed that is not granted. A client without a grant on a path gets the same response whether or not a
+stream exists there: 401 without an identity, 403 with one. A right can end while its request is under way: a token
+expires, an API key is revoked, the policy changes. So live reads are authorized again periodically, and uploads at
+their end.
 """
 
 import random
@@ -45,23 +46,23 @@ class Identifier(Protocol):
     """Verifies the credentials of requests."""
 
     def identify(self, request: Request) -> Identity | None:
-        """Give the identity of a request, or None if it has no credentials. Raise if they are wrong."""
+        """Return the identity of a request, or None if it has no credentials. Raise if the credentials are wrong."""
 
 
 class Authentication:
-    """The gate that sets the identity of a request. Resources that check a token of their own are left out."""
+    """The gate that sets the identity of a request. It skips resources that check a token of their own."""
 
     def __init__(self, identifier: Identifier) -> None:
         self._identifier = identifier
 
     def admit(self, request: Request) -> None:
-        """Set the identity. Wrong credentials are refused even where none are needed."""
+        """Set the identity. Wrong credentials are refused even on resources that need none."""
         if action_of(request).rule is not Access.OPEN:
             request.identity = self._identifier.identify(request)
 
 
 class Authorization:
-    """The gate that admits only what is granted. It is also the `Rights` of each request, which are asked later."""
+    """The gate that admits only what is granted. It is also the `Rights` of each request, for later checks."""
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class Authorization:
             raise self.refusal(request, action.rule if isinstance(action.rule, Verb) else Verb.READ, action.path)
         if cuts(request, action) and not self.may_delete(request, action.path):
             raise self.refusal(request, Verb.DELETE, action.path)
+        # A fork contains the messages of its source, so creating one must need the right to read the source.
         source = self._roots.source_of(request)
         if source is not None and not self._may_read(request, source):
             raise self.refusal(request, Verb.READ, source)
@@ -109,7 +111,7 @@ class Authorization:
         return bool(self._public) and any(below(prefix, path) for prefix in self._public)
 
     def refusal(self, request: Request, verb: Verb, path: bytes) -> ProtocolError:
-        """Make the refusal of a request: 401 if it has no identity, else 403."""
+        """Return the refusal of a request: 401 if it has no identity, else 403."""
         scope = format_scope(Grant(frozenset({verb}), path))
         if request.identity is None:
             return Unauthorized(f"an Authorization header with a Bearer token or API key is needed that grants {scope}")
@@ -122,21 +124,21 @@ class Authorization:
         return allows(_grants_of(request), Verb.DELETE, path)
 
     def readable(self, request: Request) -> tuple[bytes, ...]:
-        """Give the prefixes below which a request may read."""
+        """Return the prefixes below which a request may read."""
         granted = (grant.prefix for grant in _grants_of(request) if grant.verbs & _READERS)
         return (*self._public, *granted)
 
     def lasts_secs(self, request: Request) -> float:
-        """Tell for how many seconds the decision is valid. Zero or less: it has expired."""
-        # The times are spread, so that readers that came together are not checked in the same turn.
+        """Return for how many seconds the decision is valid; at zero or less it has expired."""
+        # The times are spread, so that readers that began together are not all checked in one turn of the loop.
         soon = self._recheck_secs * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads work, it guards nothing
         expires_at_secs = request.identity.expires_at_secs if request.identity else None
         return soon if expires_at_secs is None else min(soon, expires_at_secs - self._now())
 
     def renew(self, request: Request) -> float:
-        """Decide again, by the present keys and policy. A key set that can't be reached revokes nothing.
+        """Decide again, by the present keys and policy. A key set that can't be reached revokes no right.
 
-        A token that is not verified, because too many bad ones came from its address, counts as none.
+        A token that is not verified, because its address sent too many bad ones, counts as missing.
         """
         try:
             request.identity = self._identifier.identify(request)
@@ -194,7 +196,7 @@ def require_rights(request: Request) -> None:
 
 
 def policy_warnings(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """Warn, one line each, of a policy that is rarely meant so, for a server that listens on these addresses."""
+    """Return a warning for each part of the policy that is probably a mistake on a server at these addresses."""
     if settings.auth.configured:
         return list(_of_policy(settings.auth))
     known = settings.tls.configured and settings.tls.client_certificates is ClientCertificates.REQUIRED

@@ -1,7 +1,7 @@
 """Proxies in front of the server: which ones are trusted to name their clients, by identity and address.
 
-Anybody can send the headers that a proxy sends. They count only on a connection from the address of a trusted proxy,
-and are ignored on every other. An address that was itself taken from a header (`Peer.told`) is never trusted.
+Any client can send the headers that a proxy sends. They count only on a connection from the address of a trusted proxy,
+and are ignored on every other. An address that itself comes from a header (`Peer.told`) is never trusted.
 """
 
 import re
@@ -33,7 +33,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 
 def too_wide(networks: tuple[Network, ...]) -> list[str]:
-    """Give the networks that are so wide that they must contain addresses of strangers."""
+    """Return the networks that are so wide that they must contain addresses of strangers."""
     return [str(network) for network in networks if network.prefixlen < WIDEST_BITS]
 
 
@@ -46,14 +46,14 @@ class Proxies:
     """The trusted proxies."""
 
     def __init__(self, trusted: str = "", identity_header: str = "") -> None:
-        """Take `auth.trusted_proxies` and `auth.identity_header`."""
+        """The arguments are the settings `auth.trusted_proxies` and `auth.identity_header`."""
         self.networks = parse_networks(trusted)
         self._identity_header = identity_header.lower().encode()
         # There are far fewer addresses than requests, so the results are cached.
         self._trusts = lru_cache(maxsize=1024)(self._find_trust)
 
     def trusts(self, address: str) -> bool:
-        """Tell whether a connection from this address is a trusted proxy's."""
+        """Tell whether this is the address of a trusted proxy."""
         return bool(self.networks) and self._trusts(address)
 
     def _find_trust(self, address: str) -> bool:
@@ -65,9 +65,9 @@ class Proxies:
         return not request.peer.told and self.trusts(request.peer.address)
 
     def proxied_identity(self, request: Request) -> str | None:
-        """Give the subject that a trusted proxy names. From anybody else the header is ignored.
+        """Return the subject that a trusted proxy names. On other connections the header is ignored.
 
-        If the header comes twice, one of the two is not the proxy's: a client wants to pass as somebody else.
+        If the header is repeated, one of the two came from the client, which claims another identity.
         """
         subject = request.headers.get(self._identity_header)
         if not subject or not self.speaks(request):
@@ -84,10 +84,11 @@ class Proxies:
         return text
 
     def client_address(self, request: Request) -> str:
-        """Give the address of the client of a request, for limits and logs.
+        """Return the address of the client of a request, for limits and logs.
 
         That is the other end of the connection. If that is a trusted proxy, it is the last address in
-        `X-Forwarded-For` that is not a trusted proxy's: what stands before it was written by a stranger.
+        `X-Forwarded-For` that is not a trusted proxy's. The addresses before it are not verified: the client could have
+        sent them itself.
         """
         address = request.peer.address
         forwarded = request.headers.get(FORWARDED_FOR)
@@ -104,7 +105,7 @@ class Proxies:
 
 
 def _parse_address(text: str) -> Address | None:
-    """Read an address. An IPv4-mapped IPv6 address becomes the IPv4 address; a zone (`%eth0`) is left out."""
+    """Read an address. An IPv4-mapped IPv6 address becomes the IPv4 address; a zone (`%eth0`) is ignored."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

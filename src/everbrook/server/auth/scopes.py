@@ -1,7 +1,7 @@
 """Scopes: verbs that are granted below a path, as `verb+verb:/prefix`, and the identities that have them.
 
-A prefix is that of a URL's path. It is decoded once, here, and compared by whole segments with the decoded name that
-the request's path was parsed to: there is no second spelling of a path that a grant could see differently.
+A prefix is part of a URL's path. It is decoded once, here, and compared by whole segments with the decoded name that
+the request's path was parsed to. So an attacker can't evade a grant by another spelling of a path.
 """
 
 import re
@@ -33,13 +33,13 @@ class Verb(StrEnum):
 
 
 class Access(Enum):
-    """What a request needs where that is not a verb."""
+    """The rules that are not verbs."""
 
     OPEN = auto()
     """Nothing: the resource holds no data, or checks a token of its own."""
 
     LISTED = auto()
-    """The right to read anything below the path. Only that is listed."""
+    """The right to read anything below the path. The listing contains only what the client may read."""
 
 
 Rule = Verb | Access
@@ -69,7 +69,7 @@ _VERBS = {verb.value: verb for verb in Verb}
 
 
 def parse_scopes(text: str) -> tuple[Grant, ...]:
-    """Read scopes separated by commas or spaces. Raise ValueError that says what is wrong with one."""
+    """Read scopes separated by commas or spaces. Raise a ValueError that says what is wrong with one."""
     return tuple(parse_scope(word) for word in _words(text))
 
 
@@ -90,12 +90,12 @@ def parse_scope(word: str) -> Grant:
 
 
 def parse_prefixes(text: str) -> tuple[bytes, ...]:
-    """Read prefixes separated by commas or spaces, such as those that everybody may read."""
+    """Read prefixes separated by commas or spaces, such as `auth.public_read`."""
     return tuple(parse_prefix(word) for word in _words(text))
 
 
 def parse_prefix(text: str) -> bytes:
-    """Read the path of a scope, as it is in a URL: decoded, without a slash at its end. That of `/` is empty."""
+    """Read the path of a scope as in a URL, and return it decoded, without a slash at its end. `/` becomes empty."""
     if not text.startswith("/"):
         raise ValueError(f"the path of a scope begins with '/', got {text!r}")
     if _BAD_ESCAPE.search(text):
@@ -120,7 +120,8 @@ def format_scope(grant: Grant) -> str:
 def expand(grants: Iterable[Grant], subject: str) -> tuple[Grant, ...]:
     """Replace `{sub}` by a subject.
 
-    If the subject can't be a segment of a path, grants that contain it are left out.
+    If the subject can't be a segment of a path, grants that contain it are dropped: a subject such as `..` or `a/b`
+    must not reach another prefix.
     """
     text = subject.encode("utf-8", "surrogatepass")
     usable = b"/" not in text and _plain(text) and len(text) <= MAX_SUBJECT_BYTES
@@ -140,7 +141,7 @@ def allows(grants: Iterable[Grant], verb: Verb, path: bytes) -> bool:
 
 
 def below(prefix: bytes, path: bytes) -> bool:
-    """Tell whether a path is a prefix, or below it by whole segments."""
+    """Tell whether a path equals a prefix, or lies below it by whole segments."""
     return path.startswith(prefix) and (len(path) == len(prefix) or path[len(prefix)] == SLASH)
 
 

@@ -1,8 +1,8 @@
-"""Signed URLs: the holder of one may read one stream until it expires, without any other credential. For browsers.
+"""Signed URLs: the holder of one may read one stream until it expires, without other credentials. Browsers use them.
 
 The signature covers the decoded name of the stream, the time of expiry and the id of the key, and allows only reading.
-It is valid for the URLs of the stream, its snapshots and its bootstrap, in every spelling, and for no other. The other
-parameters (`offset`, `live`, …) are free.
+It is valid for the URLs of the stream, its snapshots and its bootstrap, in every spelling, and for no other. It does
+not cover the other parameters (`offset`, `live`, …), so that the holder can read on.
 """
 
 import base64
@@ -55,7 +55,7 @@ class UrlKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_file(text: bytes) -> UrlKeyFile:
-    """Read a file of keys. ValueError says what is wrong, without its text."""
+    """Read a file of keys. Raise a ValueError that says what is wrong without quoting the text."""
     try:
         file = msgspec.json.decode(text, type=UrlKeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -77,19 +77,19 @@ def make_key(now_secs: int) -> UrlKey:
 
 
 def secret_of(key: UrlKey) -> bytes:
-    """Give the bytes to sign with. ValueError if they are damaged."""
+    """Return the bytes to sign with, or raise ValueError if they are damaged."""
     return base64.urlsafe_b64decode(key.secret + "=" * (-len(key.secret) % 4))
 
 
 def sign(name: bytes, expires_at_secs: int, key: UrlKey) -> str:
-    """Give the parameters of a signed URL."""
+    """Return the parameters of a signed URL."""
     expires = b"%d" % expires_at_secs
     signature = _signature(secret_of(key), key.id.encode(), expires, name)
     return f"expires={expires_at_secs}&key={key.id}&signature={signature.decode()}"
 
 
 def signed_name(path: bytes) -> bytes:
-    """Give the name of the stream that a path reads; TokenInvalid if it reads something else."""
+    """Return the name of the stream that a path reads. Raise `TokenInvalid` for other resources."""
     route = find_route(path)
     if route.resource not in _SIGNED:
         raise TokenInvalid("a signed URL is valid only for a stream, its snapshots and its bootstrap")
@@ -97,12 +97,12 @@ def signed_name(path: bytes) -> bytes:
 
 
 def is_signed(query: bytes) -> bool:
-    """Tell whether a query is that of a signed URL. A parameter whose name only ends in `signature` does not count."""
+    """Tell whether a query belongs to a signed URL. A parameter whose name only ends in `signature` does not count."""
     return _MARK in query and (query.startswith(_MARK) or b"&" + _MARK in query)
 
 
 def carried(request: Request) -> bytes:
-    """Give the query for another URL of the same stream, so that the holder of a signed URL may follow a redirect."""
+    """Return the query for a redirect to another URL of the same stream, so that the signature covers it too."""
     if request.identity is None or request.identity.source != SOURCE:
         return b""
     pairs = (pair for pair in request.query.split(b"&") if pair.partition(b"=")[0] in _PARAMETERS)
@@ -127,19 +127,20 @@ class SignedUrls:
         self.reload = self._file.reload
 
     def identify(self, request: Request) -> Identity:
-        """Give the identity of a signed URL; TokenInvalid or TokenExpired."""
+        """Return the identity of a signed URL, or raise `TokenInvalid` or `TokenExpired`."""
         given = parse_parameters(request.query, _PARAMETERS)
         if given.keys() != _PARAMETERS or not _EXPIRES.fullmatch(given[b"expires"]):
             raise TokenInvalid("a signed URL has the parameters expires, in seconds since 1970, key and signature")
         name, expires = signed_name(request.path), given[b"expires"]
         key_id = given[b"key"]
         secret = self._file.value.get(key_id)
+        # An unknown key is compared too, with zeros, so that response times do not reveal which keys exist.
         right = _signature(secret or bytes(SECRET_BYTES), key_id, expires, name)
         if not self._is_equal(right, given[b"signature"]) or secret is None:
             raise TokenInvalid("the signature is not that of this URL, or its key is not in use any more")
         if self._now() >= int(expires):
             raise TokenExpired(f"the URL expired at {int(expires)}, it is {self._now():.0f} now")
-        # Many clients may have URLs of this key, so limits must not count them as one.
+        # Many clients may have URLs of this key, so limits must not count them as one client.
         return Identity(key_id.decode(), SOURCE, (Grant(_READ, name),), float(expires), shared=True)
 
 
@@ -148,6 +149,6 @@ def _index(text: bytes) -> Mapping[bytes, bytes]:
 
 
 def _signature(secret: bytes, key_id: bytes, expires: bytes, name: bytes) -> bytes:
-    # The name comes last, because only it may contain a line end.
+    # The name is last, because only a name may contain a line end: in front it could imitate the other fields.
     message = b"\n".join((_DOMAIN, key_id, expires, name))
     return base64.urlsafe_b64encode(hmac.digest(secret, message, hashlib.sha256)).rstrip(b"=")

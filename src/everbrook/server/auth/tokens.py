@@ -1,9 +1,9 @@
 """Tokens (JWT, RFC 7519) that an issuer has signed: the holder of one is its subject, until it expires.
 
-Nothing that a token says is believed before its signature is verified by a key of ours, and nothing in it says where a
-key is (`jku`, `x5u`, `jwk` are not read). A verified token is remembered by its hash until it expires, so that a busy
-producer costs one verification, not one per request. To verify a signature is the one expensive thing that somebody
-without any credential can ask for, so the bad ones are rate-limited (429).
+Nothing in a token is trusted before its signature is verified with a configured key, and a token can't name the place
+of a key (`jku`, `x5u`, `jwk` are not read). A verified token is cached by its hash until it expires, so that a busy
+producer costs one verification, not one per request. Verifying a signature is the one expensive operation that a client
+without credentials can cause, so bad signatures are rate-limited (429).
 """
 
 import hashlib
@@ -39,9 +39,10 @@ _JWS = jwt.PyJWS()
 
 
 class BadSignatures:
-    """Counts bad signatures, by client and in all.
+    """Limits the rate of bad signatures, by client and in all.
 
-    When there are too many in all, only clients that have sent some themselves are refused.
+    When there are too many in all, only clients that have sent bad ones themselves are refused. Otherwise an attacker
+    with many addresses could lock all other clients out.
     """
 
     def __init__(self, tuning: GuessTuning, clock: Callable[[], float] = monotonic) -> None:
@@ -116,9 +117,10 @@ class BearerTokens:
         self._generation = keys.generation
 
     def identify(self, token: bytes, whose: Hashable = None) -> Identity:
-        """Give the identity of a token's holder; TokenInvalid, TokenExpired, or Unavailable if its key is unknown yet.
+        """Return the identity of a token's holder. Raise `TokenInvalid`, `TokenExpired`, or `Unavailable`.
 
-        `whose` is the key of the client that sent it: one that has sent too many bad ones is refused (TooManyRequests).
+        `Unavailable` means that its key may be new. `whose` is the key of the client that sent the token: a client that
+        has sent too many bad ones is refused (`TooManyRequests`).
         """
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} bytes, got {len(token)}")
@@ -206,25 +208,25 @@ def _split(token: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         _refuse(f"must be {_SEGMENTS} parts with dots between them, got {len(segments)}")
     header, payload = (_parse_object(segment) for segment in segments[:2])
     if "crit" in header:
-        _refuse("asks for extensions (crit), of which the server knows none")
+        _refuse("requires extensions (crit), and the server supports none")
     return header, payload
 
 
 def _parse_object(segment: bytes) -> dict[str, Any]:
-    """Read a part of a token. Duplicate names are refused: two parsers could take them differently."""
+    """Read a part of a token. Duplicate names are refused, because two parsers could read them differently."""
     try:
         found = json.loads(base64url_decode(segment), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         _refuse("must be JSON in base64url, each name once")
     if not isinstance(found, dict):
-        _refuse("must be made of JSON objects")
+        _refuse("must consist of JSON objects")
     return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name comes twice")
+        raise ValueError("a name is repeated")
     return found
 
 

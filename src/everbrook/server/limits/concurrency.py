@@ -25,7 +25,7 @@ NO_PLACE: Place = (None, None, None)
 
 
 class BoundedCounts:
-    """Counts by key, each up to `most`. Zero: there is no bound, and nothing is counted."""
+    """Counts by key, each up to `most`. If `most` is zero, there is no limit, and nothing is counted."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -35,20 +35,20 @@ class BoundedCounts:
         return len(self._held)
 
     def held(self, key: Hashable) -> int:
-        """Give the count of a key."""
+        """Return the count of a key."""
         return self._held.get(key, 0)
 
     def has_room(self, key: Hashable | None) -> bool:
-        """Tell whether the count of a key is below the bound."""
+        """Tell whether the count of a key is below the limit."""
         return not self.most or key is None or self._held.get(key, 0) < self.most
 
     def enter(self, key: Hashable | None) -> None:
-        """Count one more."""
+        """Increment the count of a key."""
         if self.most and key is not None:
             self._held[key] = self._held.get(key, 0) + 1
 
     def leave(self, key: Hashable | None) -> None:
-        """Count one less."""
+        """Decrement the count of a key."""
         if not self.most or key is None:
             return
         left = self._held[key] - 1
@@ -78,7 +78,7 @@ class ConcurrencyLimits:
     # Connections
 
     def open(self, address: str) -> Hashable | None:
-        """Count a connection from an address, or refuse it. Gives the key to `close` it with."""
+        """Count a connection from an address, or refuse it. Return the key for `close`."""
         if not self.connections.most or self._proxies.trusts(address):
             return None
         if self._spares_loopback and is_loopback(address):
@@ -94,12 +94,16 @@ class ConcurrencyLimits:
         return key
 
     def close(self, key: Hashable | None, number: int) -> None:
-        """Discount a connection from its address and its identity."""
+        """Decrement the counts of a connection's address and identity."""
         self.connections.leave(key)
         self.identified.leave(self._identity_of.pop(number, None))
 
     def admit(self, request: Request) -> None:
-        """As a gate: count the connection of a request for the identity of the request, or refuse the request."""
+        """Count the connection of a request for the identity of the request, or refuse the request.
+
+        A connection counts for the identity of its latest request. Connections of trusted proxies carry the requests of
+        many clients, so they do not count.
+        """
         number, key = request.peer.number, identity_of(request)
         if not number or request.path in PROBES or self._identity_of.get(number) == key:
             return
@@ -117,7 +121,7 @@ class ConcurrencyLimits:
     # Live reads
 
     def begin_reading(self, request: Request) -> Place:
-        """Count a live read, or refuse it. Gives the keys for `end_reading`."""
+        """Count a live read, or refuse it. Return the keys for `end_reading`."""
         if not self._counts_readers:
             return NO_PLACE
         by_address, by_identity, by_bucket = self.readers_by_address, self.readers_by_identity, self.readers_by_bucket
@@ -134,18 +138,18 @@ class ConcurrencyLimits:
         return place
 
     def end_reading(self, place: Place) -> None:
-        """Discount a live read."""
+        """Decrement the counts of a live read."""
         self.readers_by_address.leave(place[0])
         self.readers_by_identity.leave(place[1])
         self.readers_by_bucket.leave(place[2])
 
     def readers_of(self, bucket_id: bytes) -> int | None:
-        """Give how many live reads a bucket has, or None where they are not counted."""
+        """Return how many live reads a bucket has, or None where they are not counted."""
         return self.readers_by_bucket.held(bucket_id) if self.readers_by_bucket.most else None
 
 
 def _bucket_of(request: Request) -> bytes:
-    """Give the id of the bucket of a live read. The base surface counts as one bucket, with an empty id."""
+    """Return the id of the bucket of a live read. The base surface counts as one bucket, with an empty id."""
     if not request.path.startswith(BUCKET_ROOT):
         return b""
     return decode_path(request.path[len(BUCKET_ROOT) :].partition(b"/")[0])

@@ -12,7 +12,7 @@ from msgspec import Struct
 from everbrook.server.tuning import ListenerTuning
 from everbrook.settings import Settings
 
-# For the standard streams, the event loop, logs, lookups of names, certificates, keys, metrics and traces.
+# For the standard streams, the event loop, logs, name resolution, certificates, keys, metrics and traces.
 BASE_FILES = 64
 # For the storage: LMDB, the journal, the segments that reads and checkpoints keep open, and the files that backups pin.
 STORAGE_FILES = 192
@@ -36,7 +36,7 @@ class Allotment(Struct, frozen=True):
 
 
 def allot(settings: Settings, limit: int, tuning: ListenerTuning) -> Allotment:
-    """Divide the descriptors that the system allows. If they are too few, no connections are allowed."""
+    """Divide the descriptors that the system allows. If they are too few, the number of connections is 0."""
     reserve, most = reserved(settings, tuning), settings.limits.max_connections
     free = max(0, limit - reserve)
     blobs = max(MIN_BLOBS, min(most, max(free // BLOB_SHARE, free - most)))
@@ -45,24 +45,24 @@ def allot(settings: Settings, limit: int, tuning: ListenerTuning) -> Allotment:
 
 
 def reserved(settings: Settings, tuning: ListenerTuning) -> int:
-    """Give how many descriptors the server reserves beside admitted connections and blobs."""
+    """Return how many descriptors the server reserves beside admitted connections and blobs."""
     refused = tuning.max_turned_away + tuning.accepted_at_once
     handshakes = tuning.encryption.min_handshakes if settings.tls.configured else 0
     return BASE_FILES + refused + handshakes + settings.webhooks.max_concurrent + STORAGE_FILES
 
 
 def wanted(settings: Settings, tuning: ListenerTuning) -> int:
-    """Give how many descriptors are enough for a blob per connection."""
+    """Return how many descriptors allow a blob for each connection."""
     return allot(settings, sys.maxsize, tuning).total
 
 
 def descriptor_limit() -> int:
-    """Give how many descriptors this process may have (the soft limit)."""
+    """Return how many descriptors this process may have (the soft limit)."""
     return _limits()[0]
 
 
 def largest_limit() -> int:
-    """Give the hard limit, up to which this process may raise its soft limit."""
+    """Return the hard limit, up to which this process may raise its soft limit."""
     return _limits()[1]
 
 
@@ -79,7 +79,7 @@ def raise_limit(count: int) -> None:
 
 
 def _limits() -> tuple[int, int]:
-    """Give the soft and the hard limit. On a system without limits both are the largest integer."""
+    """Return the soft and the hard limit. On a system without limits both are the largest integer."""
     try:
         import resource
     except ImportError:

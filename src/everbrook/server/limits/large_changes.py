@@ -1,9 +1,9 @@
-"""Large changes: how many of them a bucket may have on their way to the disk, and how much of the disk's time they get.
+"""Large changes: the limits on the disk's bandwidth and time that the large changes of one bucket get.
 
-Waiting changes form one group, whose responses all wait for its last byte. So a bucket that appends megabytes waits for
-its own changes before its next one is decided, and the small changes of others are in the group before it. If other
-changes were decided meanwhile, the bucket pauses for three times as long as its change took. The base surface counts as
-one bucket.
+Pending changes form one group, and all responses of a group wait for its last byte. So the next large change of a
+bucket is decided only when its earlier ones are durable, and the small changes of others go into the groups between
+them. If other changes were decided meanwhile, the bucket pauses for three times as long as its change took. The base
+surface counts as one bucket.
 """
 
 from collections import deque
@@ -18,11 +18,11 @@ from everbrook.protocol.path import bucket_of
 from everbrook.server.deferred import Wait
 
 SHARE_BYTES = 4 * 1024 * 1024
-"""About what a slow disk writes in a tenth of a second. A larger change is alone."""
+"""About what a slow disk writes in a tenth of a second. A change that is larger is never pending with another one."""
 PAUSE = 3
 """While other changes are decided, the large changes of a bucket get a quarter of the time."""
 MAX_PAUSE_SECS = 1.0
-"""A client must not wait several times as long as a disk has stalled."""
+"""Bounds the pause after a disk has stalled: otherwise the client would wait several times as long as the stall."""
 
 
 class LargeChange(Struct, frozen=True):
@@ -48,27 +48,27 @@ class Share(Struct):
         return not self.pending or size + sum(each.size for each in self.pending) <= SHARE_BYTES
 
     def resume(self) -> None:
-        """Let the waiting requests try again, each in a turn of its own."""
+        """Let the waiting requests try again. Each of them waits for a turn of its own first."""
         waiting, self.waiting = self.waiting, []
         for go_on in waiting:
             go_on()
 
 
 class LargeChanges:
-    """Knows the large changes of each bucket that are not durable yet."""
+    """The large changes of all buckets that are not durable yet."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._shares: dict[bytes | None, Share] = {}
 
     def wait(self, name: bytes, size: int) -> Wait | None:
-        """Give the way to wait for the turn of a change of `size` bytes, or None if it may be decided now."""
+        """Return what a change of `size` bytes must wait for, or None if it may be decided now."""
         share = self._shares.get(bucket_of(name))
         return None if share is None or share.admits(size) else share.waiting.append
 
     @contextmanager
     def deciding(self, name: bytes) -> Iterator[None]:
-        """Keep other large changes of the bucket waiting while one of them is decided, which may take several turns."""
+        """Make other large changes of the bucket wait while one of them is decided, which may take several turns."""
         bucket_id = bucket_of(name)
         share = self._shares.setdefault(bucket_id, Share())
         share.deciding = True

@@ -1,13 +1,14 @@
 """Rate limits: how many requests per second an address or an identity may send, and how many bytes it may append (429).
 
 The gate for addresses runs before authentication, so that it bounds guesses of tokens too; the gate for identities runs
-after it. A refusal draws nothing, and its `Retry-After` is the time at which the same request would pass if no other
-came. If a request is admitted by its head, before its body arrives, the request is counted then and its bytes later:
-with the whole body, or piece by piece as a streamed body arrives. A key in debt for bytes is refused until it is paid.
+after it. A refusal draws nothing, and its `Retry-After` is the time after which the same request would be admitted if
+no other arrived. If a request is admitted by its head, before its body arrives, the request is counted then and its
+bytes later: with the whole body, or piece by piece as a streamed body arrives. A key whose bucket is in debt for bytes
+is refused until the debt is repaid.
 
 A token bucket is one number: the time at which it will be full again. A full bucket needs no entry, and the table is
-bounded: the least recently used bucket is dropped first. So memory stays bounded, at the price that a client with more
-addresses than the table has entries escapes its buckets.
+bounded: the least recently used bucket is dropped first. The price is that a client with more addresses than the table
+has entries evades its buckets.
 """
 
 from collections import OrderedDict
@@ -32,7 +33,7 @@ Whose = Callable[[Request], Hashable | None]
 
 @lru_cache(maxsize=4096)
 def client_of(address: str) -> str:
-    """Give the key of the client at an address. The IPv6 network of a customer (a /64) counts as one client.
+    """Return the key of the client at an address. The IPv6 network of a customer (a /64) counts as one client.
 
     An IPv4-mapped IPv6 address is the same client as the IPv4 address.
     """
@@ -48,7 +49,7 @@ def client_of(address: str) -> str:
 
 
 class Rate:
-    """A table of token buckets. Each is refilled by `per_sec` and holds what `burst_secs` bring."""
+    """A table of token buckets. Each is refilled at `per_sec`, and its capacity is the refill of `burst_secs`."""
 
     __slots__ = ("_burst_secs", "_full_at", "_max_buckets", "_per_sec")
 
@@ -62,7 +63,7 @@ class Rate:
         return len(self._full_at)
 
     def wait_secs(self, key: Hashable, now: float) -> float:
-        """Tell in how many seconds a draw is allowed; 0: now."""
+        """Return in how many seconds a draw is allowed; 0 means now."""
         full_at = self._full_at.get(key)
         return 0.0 if full_at is None else max(0.0, full_at - now - self._burst_secs)
 
@@ -77,10 +78,10 @@ class Rate:
 
 
 class RateGate:
-    """Bounds the requests and the appended bytes by key. `whose` gives the key of a request."""
+    """The gate that limits the requests and the appended bytes of each key. `whose` returns the key of a request."""
 
     def __init__(self, whose: Whose, owner: str, requests: Rate | None, append_bytes: Rate | None) -> None:
-        """A rate of None is no bound. `owner` is the word of a refusal for the key: an address or an identity."""
+        """A rate of None means no limit. `owner` is the word for the key in refusals: address or identity."""
         self._whose = whose
         self._owner = owner
         self._requests = requests
@@ -127,13 +128,13 @@ def _brings_bytes(request: Request) -> bool:
 
 
 def identity_of(request: Request) -> Hashable | None:
-    """Give the key of the identity of a request. None for an anonymous or a shared one, which addresses bound."""
+    """Return the key of a request's identity. Anonymous and shared ones have None: only their addresses are limited."""
     identity = request.identity
     return (identity.source, identity.subject) if identity and not identity.shared else None
 
 
 def address_gate(limits: LimitSettings, address_of: Callable[[Request], str]) -> Gate | None:
-    """Make the gate for addresses, if there are bounds."""
+    """Make the gate for addresses, if there are limits."""
     return _gate(
         lambda request: client_of(address_of(request)) or None,
         "address",
@@ -144,7 +145,7 @@ def address_gate(limits: LimitSettings, address_of: Callable[[Request], str]) ->
 
 
 def identity_gate(limits: LimitSettings) -> Gate | None:
-    """Make the gate for identities, if there are bounds."""
+    """Make the gate for identities, if there are limits."""
     return _gate(
         identity_of,
         "identity",

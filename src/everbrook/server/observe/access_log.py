@@ -1,8 +1,8 @@
-"""The access log, and what any log may hold of a request.
+"""The access log, and the redaction of requests for all logs.
 
-The access log has a record for each response that the settings ask for, by the logger `everbrook.access`. No header is
-logged, and of a query only the parameters that are known to be plain: a list of secrets would miss the one that was
-thought of last, or that is spelt with percent signs.
+The access log has a record for each response that the settings select, by the logger `everbrook.access`. No header is
+logged, and of a query only the parameters that are known to be harmless (an allow list): a list of secret parameters
+would miss a new one, or one that is percent-encoded.
 """
 
 import logging
@@ -27,10 +27,10 @@ _SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,%d}" % MAX_ID_CHARACTERS)
 PLAIN_PARAMETERS = frozenset(
     b"offset live cursor until at last skip max_bytes format limit prefix after changed_since expires stream".split()
 )
-"""Parameters of the protocol, whose values are no secret."""
+"""Parameters of the protocol whose values are no secrets."""
 NAMES = frozenset(b"prefix after stream".split())
 MAX_PLAIN_BYTES = 40
-"""A longer value that is not a name is no value of the protocol: it may be a secret in the wrong parameter."""
+"""A longer value that is no name can't be a value of the protocol: it may be a secret in the wrong parameter."""
 REDACTED = b"..."
 MAX_CHARACTERS = 512
 # An API key or a JWT in the wrong place, such as a path.
@@ -38,7 +38,7 @@ _TOKEN = re.compile(rb"eb_[A-Za-z0-9]+_[A-Za-z0-9_-]+|eyJ[A-Za-z0-9_-]+\.[A-Za-z
 
 
 class AccessLog:
-    """Logs responses: of which requests, with which status, and how long they took."""
+    """Logs responses, with their requests, status and duration."""
 
     def __init__(self, which: RequestLog, slow_secs: float, address_of: Callable[[Request], str]) -> None:
         self._which = which
@@ -46,7 +46,7 @@ class AccessLog:
         self._address_of = address_of
 
     def answered(self, request: Request, response: Response, secs: float) -> None:
-        """Log a response, if the settings ask for it. A streamed one is logged when it begins."""
+        """Log a response, if the settings select it. A streamed one is logged when it begins."""
         operation = operation_of(request)
         if not self._wanted(operation, response.status, secs):
             return
@@ -77,10 +77,10 @@ class AccessLog:
 
 
 def request_id(request: Request) -> str:
-    """Give the id by which a response, its log records and its trace are found; the same one for each call.
+    """Return the id of a request, for its response, log records and trace. Each call returns the same one.
 
-    The client's own id is taken if it is short, plain and not a credential, so that it can stand in a header, a log
-    line and a document as it is. Otherwise an id is made.
+    The client's own id is used if it is short, plain and not a credential, so that headers, logs and documents may
+    contain it. Otherwise an id is made.
     """
     if not request.id:
         request.id = _given(request) or secrets.token_hex(8)
@@ -93,12 +93,12 @@ def _given(request: Request) -> str:
 
 
 def id_line(request: Request) -> bytes:
-    """Write the header that tells the client the id of its request."""
+    """Write the header with the id of the request."""
     return b"X-Request-Id: %b\r\n" % request_id(request).encode()
 
 
 def loggable_target(path: bytes, query: bytes) -> str:
-    """Give the target of a request without its secrets."""
+    """Return the target of a request without its secrets."""
     if not query:
         return printable(path)
     return printable(path + b"?" + b"&".join(map(_parameter, query.split(b"&"))))
@@ -116,7 +116,7 @@ def holds_token(text: bytes) -> bool:
 
 
 def printable(text: bytes) -> str:
-    """Give bytes of a client as one line of text, of bounded length, without anything like a token."""
+    """Return bytes of a client as one line of text, of bounded length, without anything like a token."""
     if b"%" in text and holds_token(text):
         text = unquote_to_bytes(text)
     shown = _TOKEN.sub(REDACTED, text)[: MAX_CHARACTERS + 1].decode("ascii", "backslashreplace")

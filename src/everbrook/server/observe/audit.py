@@ -1,7 +1,7 @@
 """The audit log: one record for each creation, deletion, reload and refusal, with the identity that caused it.
 
-A record is written when the response is sent, and so after its change is durable. Anybody can provoke refusals, so only
-some of them are recorded per second, and then how many were left out.
+A record is written when the response is sent, and so after its change is durable. Any client can cause refusals, so
+their number per second is limited; a further record counts those that were omitted.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SUCCEEDED = range(200, 300)
 UNCHANGED = 200
 FAILED = 500
 TOLD_ELSEWHERE = {"action", "outcome", "request_id"}
-"""Fields that a line of the log has elsewhere: it begins with the action, and ends with the id of the request."""
+"""Fields that the line of a log already has: it begins with the action, and ends with the id of the request."""
 
 Fields = dict[str, object]
 AddressOf = Callable[[Request], str]
@@ -43,7 +43,7 @@ class Sink(Protocol):
         """Open the file again by its name, because the old one may have been moved away."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the file."""
 
 
 class LogSink:
@@ -104,17 +104,17 @@ class Audit:
         self._left_out = 0
 
     def note(self, action: str, *, outcome: str = "ok", detail: str = "") -> None:
-        """Record something that no request caused, such as a reload of keys. `detail` must not contain a secret."""
+        """Record an event that no request caused, such as a reload of keys. `detail` must not contain a secret."""
         if self._sink:
             self._sink.write({"action": action, "outcome": outcome, **({"detail": detail} if detail else {})})
 
     @property
     def writes(self) -> bool:
-        """Whether anything is recorded at all."""
+        """Whether the audit log is on."""
         return self._sink is not None
 
     def answered(self, request: Request, response: Response, _secs: float) -> None:
-        """Record a response, if its operation is audited or refused."""
+        """Record a response, if its operation is audited or it is a refusal."""
         status = response.status
         if status in {UNAUTHORIZED, FORBIDDEN}:
             self._refused(request, response)
@@ -140,7 +140,7 @@ class Audit:
             self._write(request, response, "refused", response.code)
 
     def _leave_out(self) -> None:
-        """Count a refusal. The count is written when the second is over, whether or not others follow."""
+        """Count an omitted refusal. A timer writes the count, because no other refusal may follow."""
         if not self._left_out:
             asyncio.get_running_loop().call_later(self._window_secs, self._tell_left_out)
         self._left_out += 1
@@ -181,12 +181,12 @@ class Audit:
 
 
 def _more(record: Fields) -> str:
-    """Write the other fields. Values are quoted, so that nothing of a client can break or extend the line."""
+    """Write the other fields. Values are quoted, so that no value of a client can break or extend the line."""
     return "".join(f" {name}={value!r}" for name, value in record.items() if name not in TOLD_ELSEWHERE)
 
 
 def audit_of(settings: AuditSettings, address_of: AddressOf) -> Audit:
-    """Make the audit log of the settings. `SettingsError` says why its file can't be written."""
+    """Make the audit log of the settings. Raise `SettingsError` if its file can't be written."""
     return Audit(_sink_of(settings), settings.max_refusals_per_sec, address_of)
 
 

@@ -1,8 +1,8 @@
 """Every metric of the server: its name, kind, labels and meaning, each written once.
 
-The collector can give no other metric. `python -m everbrook.server.observe.catalogue` writes the table of metrics in
-`docs/observability.md` of the current folder from here; a test fails while it is old. A label is one of a few words
-that the code has, never the name of a stream or anything else that a client chooses.
+The collector can export no other metric. `python -m everbrook.server.observe.catalogue` writes the table of metrics in
+`docs/observability.md` of the current folder; a test fails while the table is outdated. A label is one of a few words
+of the code, never the name of a stream or another value that a client chooses: the number of series stays bounded.
 """
 
 import re
@@ -147,7 +147,7 @@ def _lines() -> Iterator[str]:
 
 
 def render_page(page: str) -> str:
-    """Give the page with its table replaced."""
+    """Return the page with its table replaced."""
     return _TABLE.sub(lambda _: format_table(), page)
 
 

@@ -1,6 +1,6 @@
 """Counters of rare events, by name and one label. Any part of the server may add to them.
 
-Each begins at zero, so that the first event shows as an increase: a series that begins with it would show none.
+Each begins at zero, so that Prometheus sees the first event as an increase: a series that began with 1 would show none.
 """
 
 from msgspec import Struct
@@ -46,5 +46,5 @@ class Counters:
         self._counts[name][label] += count
 
     def of(self, name: str) -> dict[str, int]:
-        """Give the counts of a name, by label."""
+        """Return the counts of a name, by label."""
         return dict(self._counts[name])

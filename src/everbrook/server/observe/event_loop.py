@@ -1,9 +1,9 @@
 """Delays of the event loop: how late its timers run, and which turns take long.
 
-Each long turn is logged with its cause, and counted. Requests need no extra measurement: the counters of responses know
-how long a response took, and report a long one here. Whether the loop worked during that time comes from the overload
-control, which records the processor time of the loop periodically. Callbacks of the loop itself are timed one by one.
-Under ASGI there is no overload control, so the processor time of each request is measured.
+Each long turn is logged with its cause, and counted. Requests need no extra measurement: the tallies know how long a
+response took, and report a long one here. The overload control records the processor time of the loop periodically,
+which shows whether the loop worked during that time. Callbacks of the engine and the server are timed one by one. Under
+ASGI there is no overload control, so the processor time of each request is measured.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ class LongTurns:
         self._counters = counters
         self._noted_at = 0.0
         self.worked: Callable[[], float | None] = lambda: None
-        """Gives the processor time of the loop since the last beat of the overload control, if it is known."""
+        """Returns the processor time of the loop since the last beat of the overload control, if it is known."""
 
     def answered(self, operation: str, secs: float) -> None:
-        """Report an answer that came `secs` after its request. It may have waited for a part of that time."""
+        """Report a response that was ready `secs` after its request. It may have waited for a part of that time."""
         self._note(operation, operation, secs, self.worked() or 0.0)
 
     def handled(self, operation: str, worked_secs: float) -> None:
@@ -53,7 +53,7 @@ class LongTurns:
 
     def _note(self, label: str, cause: str, secs: float, worked_secs: float) -> None:
         now = monotonic()
-        # A long turn that was noted after this one began is the same turn: the later answers have waited for it.
+        # A long turn that was noted after this time began is the same turn: the later responses have waited for it.
         if worked_secs < LONG_SECS or self._noted_at >= now - secs:
             return
         self._noted_at = now
@@ -62,7 +62,7 @@ class LongTurns:
 
 
 def _name_of(callback: Callable[..., object], args: tuple[object, ...]) -> str:
-    """Give the name of a callback. For a guard or a timer, it is that of the function that it calls, an argument."""
+    """Return the name of a callback. A guard or a timer is named after the function that it calls, an argument."""
     if isinstance(callback, partial):
         return _name_of(callback.func, callback.args)
     if isinstance(getattr(callback, "__self__", None), Faults | Periodic):
@@ -80,7 +80,7 @@ class TimedScheduler:
         self._from_thread = loop.call_soon_threadsafe
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
-        """Run a callback after what is running now."""
+        """Run a callback after the present one."""
         return self._soon(self._call, callback, *args)
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Timer:

@@ -47,12 +47,12 @@ def family(name: str, samples: Iterable[Sample]) -> Family:
 
 
 def single(name: str, value: float | None) -> Family:
-    """Make a metric with one value, or none if it is not known."""
+    """Make a metric with one value, or without values if it is None."""
     return family(name, [] if value is None else [((), value)])
 
 
 def histogram(name: str, by_labels: Iterable[tuple[Sequence[str], Histogram]]) -> Family:
-    """Make a histogram of the catalogue. Prometheus wants cumulative counts."""
+    """Make a histogram of the catalogue. Prometheus expects cumulative counts."""
     metric = METRICS[name]
     filled = HistogramMetricFamily(name, metric.words, labels=metric.labels)
     for labels, values in by_labels:
@@ -201,8 +201,8 @@ def _encoder_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:
 class DiskUse:
     """The disk that holds the streams, in a durable mode.
 
-    Its free space is asked of the file system at once. The used space is summed up in a thread, because a folder may
-    contain many files, and at most once a minute. With too many files it is unknown.
+    The file system tells its free space at once. A thread sums up the used space at most once a minute, because a
+    folder may contain many files. With too many files it is unknown.
     """
 
     def __init__(self, settings: StorageSettings, faults: Faults) -> None:
@@ -213,7 +213,7 @@ class DiskUse:
         self.used_bytes: int | None = None
 
     def free_and_size(self) -> tuple[int, int] | None:
-        """Give the free bytes and the size of the disk."""
+        """Return the free bytes and the size of the disk."""
         try:
             usage = shutil.disk_usage(self._folder) if self._folder else None
         except OSError:
@@ -238,7 +238,7 @@ class DiskUse:
 
 
 def used_bytes_of(folder: Path) -> int | None:
-    """Sum up the disk space of the files below a folder. None if they are too many."""
+    """Return the disk space of the files below a folder, or None if they are too many."""
     total = files = 0
     for path, _, names in os.walk(folder):
         files += len(names)
@@ -250,7 +250,7 @@ def used_bytes_of(folder: Path) -> int | None:
 
 
 def _blocks_bytes(path: Path) -> int:
-    """Give the disk space of a file, which is less than its length if it has holes; 0 if it is gone."""
+    """Return the disk space of a file, which is less than its length if it has holes; 0 if it was removed."""
     try:
         return path.stat().st_blocks * 512
     except OSError:

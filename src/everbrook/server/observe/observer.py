@@ -1,7 +1,7 @@
-"""The observer: it is told of every response and every webhook, and passes that on to metrics, logs and traces.
+"""The observer: records every response and every webhook in metrics, logs and traces.
 
-If only the metrics are on, a response costs a few additions. The other listeners must not fail a request: their errors
-are logged.
+If only the metrics are on, a response costs a few additions. The other listeners must not fail a request, so their
+errors are logged.
 """
 
 import logging
@@ -30,24 +30,24 @@ Answered = Callable[[Request, Response], Tally]
 
 
 class Watcher(Protocol):
-    """A listener that is told of every response."""
+    """A listener for responses."""
 
     def answered(self, request: Request, response: Response, secs: float, /) -> None:
-        """Note a response that was given, or a streamed one that has begun."""
+        """Record a response that was sent, or a streamed one that has begun."""
 
 
 class Tracer(Watcher, Protocol):
     """A listener that follows requests over several services."""
 
     def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:
-        """Note a webhook that was sent."""
+        """Record a webhook that was sent."""
 
     def close(self) -> None:
-        """Send what is left. This may take a while, so it must not run on the event loop."""
+        """Send the remaining spans. This may take a while, so it must not run on the event loop."""
 
 
 class Observer:
-    """Passes events on. `answered` is None if nothing listens to responses."""
+    """Passes events to its listeners. `answered` is None if there are none for responses."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Observer:
         metered: bool = True,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Tell the watchers, the audit log and the tracer of every response.
+        """The watchers, the audit log and the tracer get every response.
 
-        `clock` must be the one by which the transports note when a request was received.
+        `clock` must be the clock by which the transports record when a request was received.
         """
         self.audit = audit
         self.counters = Counters()
@@ -98,14 +98,14 @@ class Observer:
         return tally
 
     def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:
-        """Note a webhook that was sent: whether its receiver accepted it, and how long that took."""
+        """Record a webhook that was sent: whether its receiver accepted it, and how long that took."""
         self.deliveries[accepted] += 1
         self.delivery_secs.observe(secs)
         if self._tracer:
             self._tracer.delivered(subscription, accepted=accepted, secs=secs)
 
     def reloaded(self, problem: str = "") -> None:
-        """Note a reload, or why it failed."""
+        """Record a reload, or why it failed."""
         outcome = "failed" if problem else "ok"
         self.counters.add("reloads", outcome)
         self.audit.note("reloaded", outcome=outcome, detail=problem)
@@ -114,14 +114,14 @@ class Observer:
         self.audit.reopen()
 
     def close(self) -> None:
-        """Write what is left. This may wait for a network, so it must not run on the event loop."""
+        """Write the remaining records. This may wait for a network, so it must not run on the event loop."""
         self.audit.close()
         if self._tracer:
             self._tracer.close()
 
 
 class TransportSurvey(Struct):
-    """The connections of a server at one moment, and how many were accepted. It is made on demand only."""
+    """A snapshot of the connections of a server, and how many were accepted. It is made on demand only."""
 
     open: int = 0
     accepted: int = 0
@@ -167,7 +167,7 @@ def address_of_peer(request: Request) -> str:
 
 
 def observer_of(settings: Settings, address_of: Callable[[Request], str] = address_of_peer) -> Observer:
-    """Make the observer of the settings. `address_of` gives the client's address of a request, behind proxies too.
+    """Make the observer of the settings. `address_of` returns the address of a request's client, behind proxies too.
 
     Parts that are not configured are neither made nor imported.
     """

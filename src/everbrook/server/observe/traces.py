@@ -1,7 +1,8 @@
 """Traces by OpenTelemetry: a span for each request, one within it for its wait to be durable, and one for a webhook.
 
-A span is made when its response is sent, from times that are noted anyway, and is sent in the background. A request
-with a W3C `traceparent` continues that trace. Nothing waits for a collector: while it is unreachable, traces are lost.
+A span is made when its response is sent, from times that are recorded anyway, and is exported in the background. A
+request with a W3C `traceparent` continues that trace. No request waits for a collector: while it is unreachable, traces
+are lost.
 """
 
 from threading import Thread
@@ -45,7 +46,7 @@ class RequestTracer:
         self._tracer = self._provider.get_tracer("everbrook")
 
     def answered(self, request: Request, response: Response, secs: float) -> None:
-        """Make the spans of a response. The span of a streamed one ends when it begins."""
+        """Make the spans of a response. The span of a streamed response ends when its head is sent."""
         end = time_ns()
         operation, method = operation_of(request), request.method.decode("ascii", "replace")
         span = self._tracer.start_span(
@@ -83,10 +84,10 @@ class RequestTracer:
         span.end(end)
 
     def close(self) -> None:
-        """Send what is left, within a bounded time.
+        """Export the remaining spans within a bounded time.
 
-        The library finishes an export that has begun, which takes long if the collector does not answer. So a daemon
-        thread does that.
+        The library finishes an export that has begun, which takes long if the collector does not respond. So a daemon
+        thread does that, which does not keep the process alive.
         """
         last = Thread(target=self._provider.shutdown, name="last traces", daemon=True)
         last.start()

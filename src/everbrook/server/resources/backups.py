@@ -1,8 +1,8 @@
-"""The resource at `/admin/backups`: a backup is begun, listed, read and released.
+"""The resource at `/admin/backups`: clients begin, list, read and release backups.
 
-A backup pins the store. The pin has a lease that each request of its client renews: a client that died holds nothing
-for long. Whoever may read a backup may read everything, secrets included. So it takes the right to administer the whole
-server, or, where there is no policy, a program on the same machine.
+A backup pins the store. The pin has a lease that each request of the client renews, so that the pin of a dead client is
+released soon. A backup contains everything, secrets included. So it needs the right to administer the whole server, or,
+without a policy, a program on the same machine.
 """
 
 from collections.abc import Callable
@@ -42,13 +42,13 @@ MAX_BACKUPS = 8
 
 
 class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks for: after how many seconds without a request of its own the backup ends."""
+    """The body of the request that begins a backup: after how many seconds without a request the backup ends."""
 
     lease_secs: int = LEASE_SECS
 
 
 class Begun(Struct, frozen=True):
-    """A backup that was begun: its id, the kind of store, and the moment that it shows."""
+    """A backup that was begun: its id, the kind of store, and the moment whose state it contains."""
 
     id: str
     store: str
@@ -57,7 +57,7 @@ class Begun(Struct, frozen=True):
 
 
 class Lease:
-    """A pin that is released when its client has sent nothing for some time."""
+    """A pin that is released when its client has sent no request for some time."""
 
     def __init__(self, begun: Begun, pin: Pin, engine: Engine, end: Callable[[], None]) -> None:
         self.begun = begun
@@ -68,9 +68,9 @@ class Lease:
         self.renew()
 
     def renew(self) -> None:
-        """Start the time again."""
+        """Restart the timer."""
         self.cancel()
-        # If the end fails, it is tried again when the time has passed once more.
+        # If the release fails, it is tried again after the same time.
         self.timer = self._engine.faults.later(Callback.BACKUP, self.begun.lease_secs, self._end, failed=self.renew)
 
     def cancel(self) -> None:
@@ -90,7 +90,7 @@ class Leases:
         return len(self._by_id)
 
     def find(self, backup_id: bytes) -> Lease:
-        """Give a lease that has not ended."""
+        """Return a lease that has not ended."""
         lease = self._by_id.get(backup_id.decode("latin-1"))
         if lease is None:
             raise no_such_backup(backup_id)
@@ -99,10 +99,10 @@ class Leases:
     def require_room(self) -> None:
         """Refuse a backup if too many are under way."""
         if len(self._by_id) >= MAX_BACKUPS:
-            raise Unavailable(f"{len(self._by_id)} backups are under way, and no more can be at once")
+            raise Unavailable(f"{len(self._by_id)} backups are under way, which is the limit")
 
     def enter(self, pin: Pin, lease_secs: int) -> Begun:
-        """Keep a pin under a new lease."""
+        """Register a pin under a new lease."""
         begun = Begun(self._engine.clock.token(), pin.store, self._engine.clock.now(), lease_secs)
         lease = Lease(begun, pin, self._engine, lambda: self.release(lease))
         self._by_id[begun.id] = lease
@@ -120,7 +120,7 @@ class Leases:
 
 
 class BackupStart(Deferred):
-    """The response to the request that begins a backup: it comes when the store is pinned."""
+    """The response to the request that begins a backup. It is sent when the store is pinned."""
 
     def __init__(self, leases: Leases, engine: Engine, common: bytes, lease_secs: int) -> None:
         self._leases = leases
@@ -129,12 +129,13 @@ class BackupStart(Deferred):
         self._lease_secs = lease_secs
 
     def start(self, exchange: Exchange) -> None:
-        """Pin the store as soon as everything is durable that was decided before."""
+        """Pin the store as soon as all changes that were decided before are durable."""
         self.exchange = exchange
         self._engine.pin(self._take)
 
     def _take(self, pin: Pin | None, error: Exception | None) -> None:
         if self.exchange is None:
+            # The client is gone, so no request would ever release the pin.
             if pin:
                 pin.release()
             return
@@ -167,11 +168,11 @@ class BackupResource:
 
     @cached_property
     def _thread(self) -> ThreadPoolExecutor:
-        """One thread: a backup takes no more of the disk than one reader does."""
+        """A single thread, so that backups load the disk no more than one reader does."""
         return ThreadPoolExecutor(1, "everbrook-backup")
 
     def handle(self, request: Request, common: bytes) -> Reply:
-        """Answer a request below `/admin/backups`."""
+        """Handle a request below `/admin/backups`."""
         require_administrator(request)
         rest = request.path[len(BACKUPS) :]
         if not rest:
@@ -202,7 +203,7 @@ class BackupResource:
         try:
             asked = parse_asked(request.body)
         except ValueError as error:
-            raise BadRequest(f"the pieces that are wanted can't be read: {error}") from None
+            raise BadRequest(f"the body must be a list of pieces: {error}") from None
         headers = b"%bContent-Type: application/octet-stream\r\nCache-Control: no-store\r\n" % common
         pin = lease.pin
         return self._read(common, lease, lambda: Response(200, headers, format_pieces(read_pieces(pin, asked))))
@@ -211,7 +212,10 @@ class BackupResource:
         return self._read(common, lease, lambda: json_response(200, common, msgspec.json.encode(find())))
 
     def _read(self, common: bytes, lease: Lease, work: Callable[[], Response]) -> Threaded:
-        """Read something in a thread. If the pin is released meanwhile, what was read may not be what was pinned."""
+        """Read from the pinned store in a thread.
+
+        The lease may end while the thread reads. Then the files may have changed under it, so the result is discarded.
+        """
 
         def read() -> Response:
             response = work()
@@ -232,36 +236,39 @@ def parse_lease_secs(body: bytes) -> int:
     try:
         wanted = msgspec.json.decode(body, type=LeaseRequest) if body else LeaseRequest()
     except msgspec.MsgspecError as error:
-        raise BadRequest(f"a backup is asked for with lease_secs alone: {error}") from None
+        raise BadRequest(f"the body may contain lease_secs only: {error}") from None
     if not 1 <= wanted.lease_secs <= MAX_LEASE_SECS:
         raise BadRequest(f"lease_secs must be from 1 to {MAX_LEASE_SECS}, got {wanted.lease_secs}")
     return wanted.lease_secs
 
 
 def no_such_backup(backup_id: bytes) -> BackupNotFound:
-    """Say what may have become of a backup."""
+    """Return a refusal with the possible reasons."""
     return BackupNotFound(
-        f"there is no backup {quoted(backup_id)}: it was released, nothing was heard of it for too long, or the "
+        f"there is no backup {quoted(backup_id)}: it was released, its lease ended without a request, or the "
         f"server was restarted"
     )
 
 
 def require_administrator(request: Request) -> None:
-    """Refuse a request without an identity, unless a program on this machine sent it. Others have passed the gates."""
+    """Refuse a request without an identity, unless a program on this machine sent it.
+
+    A request with an identity has passed the gates, which require the right to administer.
+    """
     if request.identity is not None:
         return
     if not is_loopback(request.peer.address) or not _is_direct(request):
         raise Forbidden(
-            "a backup needs the right to administer the server, or a program on the same machine: this server has no "
-            "policy, see auth in the settings"
+            "a backup needs the right to administer the server. This server has no policy (see auth in the settings), "
+            "so only programs on the same machine may back it up"
         )
 
 
 def _is_direct(request: Request) -> bool:
-    """Tell whether nothing shows that a proxy or a web page sent the request.
+    """Tell whether no sign shows that a proxy or a web page sent the request.
 
-    A proxy that adds no header of its own still forwards the `Host` that it was asked for, or, as nginx does by
-    default, closes the connection after each request.
+    A proxy that adds no header of its own still forwards the `Host` of its client, or, as nginx does by default, closes
+    the connection after each request.
     """
     headers = request.headers
     if is_forwarded(request) or ORIGIN in headers or headers.get(b"connection", b"").strip().lower() == b"close":

@@ -1,4 +1,4 @@
-"""The bootstrap resource: a snapshot and every message after it, one part each, as they are at one moment (002 §3)."""
+"""The bootstrap resource: a multipart response of a snapshot and every message after it, at one moment (002 §3)."""
 
 import secrets
 
@@ -54,7 +54,7 @@ def _lines(head: Head, boundary: bytes) -> bytes:
 
 
 class Bootstrap(Streamed):
-    """A bootstrap on its way, piece by piece. What it is made of is held until it ends."""
+    """A bootstrap that is sent piece by piece. The reclaimer keeps the bytes of the stream until it ends."""
 
     def __init__(self, engine: Engine, stream: Stream, response: Response, boundary: bytes) -> None:
         super().__init__(engine.faults)
@@ -85,7 +85,7 @@ class Bootstrap(Streamed):
         self.resume()
 
     def send(self, piece: bytes) -> None:
-        """Send a piece. An empty one says that there are no more."""
+        """Send a piece. An empty piece means that the body is complete."""
         exchange = self.exchange
         if exchange is None:
             return
@@ -118,14 +118,14 @@ class Bootstrap(Streamed):
         return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
 
     def _set_pace(self, messages: int) -> None:
-        """Make small pieces of small messages, as each message becomes a part, and large ones of large messages."""
+        """Adapt the size of a piece to that of the messages: each one becomes a part, and many parts take long."""
         if messages > MAX_PIECE_MESSAGES:
             self._piece_bytes = max(MIN_PIECE_BYTES, self._piece_bytes // 2)
         elif messages < MAX_PIECE_MESSAGES // 4:
             self._piece_bytes = min(MAX_PIECE_BYTES, self._piece_bytes * 2)
 
     def _require_stream(self) -> None:
-        """Stop if the stream was deleted. The bytes of a soft-deleted one are kept for its forks."""
+        """Raise if the stream was deleted. A soft-deleted stream is read to its end: its forks need its bytes."""
         self._stream = self._readers.current(self._stream)
         if isinstance(self._stream.ended, StreamNotFound):
             raise self._stream.ended.with_traceback(None)

@@ -30,9 +30,9 @@ Bound = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Bucket(Struct):
-    """A bucket, as clients see it. The number of its streams is left out in a list of buckets.
+    """A bucket, as clients see it. A list of buckets omits the number of streams.
 
-    Its size is counted only if it is limited.
+    The size is known only if it is limited.
     """
 
     bucket_id: str
@@ -101,7 +101,7 @@ class BucketResource:
         return no_content(common, self._delete(bucket_id))
 
     def _delete(self, bucket_id: bytes) -> int:
-        """Delete an empty bucket. Gives the change that the response rests on."""
+        """Delete an empty bucket. Return the change that the response rests on."""
         self._engine.buckets.delete(bucket_id)
         self._subscriptions.drop_root(bucket_prefix(bucket_id))
         return self._engine.last_change
@@ -119,7 +119,7 @@ class BucketResource:
         return json_response(200, common, msgspec.json.encode(page))
 
     def _found(self, request: Request, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        """Find buckets, but only those whose streams the request may all read."""
+        """Find the buckets of which the request may read every stream."""
         readable = request.rights.readable(request) if request.rights else (BUCKETS,)
         if any(below(each, BUCKETS) for each in readable):
             return self._engine.listing.living(prefix, after, limit)
@@ -140,7 +140,7 @@ def _bucket(head: Head, streams: int | UnsetType = UNSET) -> Bucket:
 
 
 class QuotaRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A quota as clients send it. For bounds that are left out, the settings apply."""
+    """A quota as clients send it. For bounds that it omits, the settings apply."""
 
     max_bytes: Bound | None = None
     max_streams: Bound | None = None
@@ -183,13 +183,13 @@ class QuotaResource:
 class Deletion(Deferred):
     """The response to the deletion of a bucket in which many streams have expired: they are deleted in slices.
 
-    Each slice becomes durable before the next one begins, so that other changes have their turn between them.
+    Each slice becomes durable before the next one begins, so that the changes of others need not wait for all of them.
     """
 
     def __init__(
         self, engine: Engine, common: bytes, bucket_id: bytes, after: bytes, delete: Callable[[bytes], int]
     ) -> None:
-        """Continue `after` a name of the bucket. `delete` ends the bucket, and gives the change that this rests on."""
+        """Continue `after` a name of the bucket. `delete` deletes the bucket and returns the number of that change."""
         self._engine = engine
         self._common = common
         self._bucket_id = bucket_id

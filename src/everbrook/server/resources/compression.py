@@ -1,7 +1,7 @@
 """Compression of catch-up reads, for clients that accept it.
 
-A large body is compressed in a thread, so that other requests need not wait. A body that does not shrink is sent as it
-is.
+A large body is compressed in a thread, so that other requests need not wait. A body that compression does not make
+smaller is sent uncompressed.
 """
 
 import gzip
@@ -38,10 +38,10 @@ class Coder(Protocol):
     """Compresses a body part by part."""
 
     def part(self, data: bytes) -> bytes:
-        """Compress the next part, so that the client can decompress it at once."""
+        """Compress the next part, and flush, so that the client can decompress it at once."""
 
     def end(self) -> bytes:
-        """Give the end of the body."""
+        """Return the end of the body."""
 
 
 class _GzipCoder:
@@ -117,7 +117,7 @@ class Compressor:
         return page.end - page.start >= self._min_bytes and not _dense(page.head.identity.media_type)
 
     def reply(self, response: Response, accept_encoding: bytes) -> Reply:
-        """Give the response as it is, compressed, or deferred until a thread has compressed it."""
+        """Return the response as it is, compressed, or deferred until a thread has compressed it."""
         coding = choose_coding(accept_encoding)
         if coding is None:
             return response
@@ -127,7 +127,7 @@ class Compressor:
 
 
 def encode(response: Response, coding: bytes) -> Response:
-    """Compress a response. Its entity tag becomes weak, because the content is the same in other bytes."""
+    """Compress a response. Its entity tag becomes weak: the content is equal, the bytes are not (RFC 9110 §8.8.1)."""
     body = _CODINGS[coding](response.body)
     if len(body) >= len(response.body):
         return response
@@ -135,5 +135,5 @@ def encode(response: Response, coding: bytes) -> Response:
 
 
 def encoded_lines(headers: bytes, coding: bytes) -> bytes:
-    """Give the header lines of a response whose body is compressed."""
+    """Return the header lines of a response whose body is compressed."""
     return headers.replace(b'ETag: "', b'ETag: W/"') + b"Content-Encoding: %b\r\n" % coding

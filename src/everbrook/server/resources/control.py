@@ -1,7 +1,7 @@
 """The control resources of subscriptions, imported when they are first needed (§6, §7).
 
-Signing and sending need libraries that most servers never use. To import them takes more than half a second, so a
-thread does it while the first request waits.
+Signing and sending need libraries that most servers never use. Importing them takes more than half a second, so a
+thread does that while the first request waits and all others are served.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class ControlResources:
         self._workers.deliver(self.subscriptions, subscription, wake)
 
     def handlers(self, resource: Resource) -> dict[bytes, Handler]:
-        """Give what handles each method of a control resource."""
+        """Return the method handlers of a control resource."""
         return {method: partial(self._handle, row.handler) for method, row in TABLE[resource].items()}
 
     def _handle(self, handler: str, request: Request, common: bytes, route: Route) -> Reply:
@@ -94,7 +94,7 @@ class ControlResources:
         self._resource.require_token(request, route)
 
     def rotate_keys(self) -> str:
-        """Sign webhooks with a new key from now on. Gives its id."""
+        """Sign webhooks with a new key from now on. Return its id."""
         return self._workers.rotate_keys(self._settings.key_overlap_secs)
 
     async def close(self) -> None:

@@ -12,18 +12,18 @@ UP_TO_DATE = b"Stream-Up-To-Date: true\r\n"
 
 
 def no_content(common: bytes, rests_on: int = 0) -> Response:
-    """Answer with 204: the request was done, and there is nothing to report."""
+    """Return a 204 response: the request has succeeded, and there is nothing to report."""
     return Response(204, common + NO_STORE_LINE, b"", rests_on)
 
 
 def json_response(status: int, common: bytes, body: bytes, rests_on: int = 0) -> Response:
-    """Answer with a JSON document that no cache may keep."""
+    """Return a response with a JSON document that no cache may keep."""
     lines = b"%bContent-Type: application/json\r\nCache-Control: %b\r\n" % (common, NO_STORE)
     return Response(status, lines, body, rests_on)
 
 
 def with_incarnation(request: Request, common: bytes, identity: Identity, epoch: int) -> bytes:
-    """Add the incarnation of the stream. Refuses a request that asks for another one."""
+    """Add the incarnation of the stream. Refuse a request that expects another one."""
     expected = request.headers.get(b"stream-incarnation")
     if expected is not None:
         require_incarnation(expected, identity, epoch)
@@ -41,13 +41,13 @@ def kept_lines(head: Head) -> bytes:
 
 
 def producer_lines(producer: Producer) -> bytes:
-    """Write how far a producer has come (§5.2.1), and its position if it has one."""
+    """Write the last epoch and sequence number of a producer (§5.2.1), and its position if it has one."""
     lines = b"Producer-Epoch: %d\r\nProducer-Seq: %d\r\n" % (producer.epoch, producer.seq)
     return lines if producer.position is None else b"%bProducer-Position: %b\r\n" % (lines, producer.position)
 
 
 def page_lines(page: Page) -> bytes:
-    """Write where a reader is after a page (§5.6)."""
+    """Write at which offset a reader continues after a page (§5.6)."""
     return b"Stream-Next-Offset: %016d\r\n%b%b" % (
         page.end,
         UP_TO_DATE if page.up_to_date else b"",

@@ -39,9 +39,9 @@ class Span(Struct, frozen=True, order=True):
 
 
 def visible_spans(prefixes: Iterable[bytes], window: bytes) -> tuple[Span, ...]:
-    """Give the spans that prefixes, in whole segments, cover of the names that begin with `window`, in their order.
+    """Return the sorted spans of names that begin with `window` and lie below a prefix, by whole segments.
 
-    Only these are ever scanned: a client that may read a few streams does not cause a scan of all of them.
+    Only these are scanned, so that a client that may read few streams does not cause a scan of all of them.
     """
     known = set(prefixes)
     if any(window.startswith(b"%b/" % prefix) for prefix in known):
@@ -53,10 +53,10 @@ def visible_spans(prefixes: Iterable[bytes], window: bytes) -> tuple[Span, ...]:
 
 
 class Collection:
-    """Collects a page of streams a few at a time, so that other requests need not wait for all of them.
+    """Collects a page of streams in slices, so that other requests need not wait for all of it.
 
-    If heads have to be read from the disk, a whole page may take longer than a live reader should wait. The names are
-    in `spans`, which are sorted, and follow `after`.
+    If heads must be read from the disk, a whole page may take longer than a live reader should wait. The names are in
+    `spans`, which are sorted, and follow `after`.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Collection:
         self._found: Found = []
 
     def steps(self) -> Steps:
-        """Find some streams in each step, and answer at the end."""
+        """Find some streams in each step, and yield the response at the end."""
         while not self._take_slice():
             yield None
         yield self._render(self._found)
 
     def _take_slice(self) -> bool:
-        """Find some more streams. Tells whether there are no others, or no others are wanted."""
+        """Find more streams. Return whether the page is complete, or there are no others."""
         wanted = min(SLICE, self._limit - len(self._found))
         found, go_on_after = self._take_from(self._spans[-1], wanted)
         self._found += found
@@ -98,7 +98,7 @@ class Collection:
             return self._engine.listing.scan(span.start, self._after, wanted)
         if self._after >= span.start:
             return [], None
-        # It is the first of all names that begin with it.
+        # In the sorted order an exact name is the first of all names that begin with it.
         found, _ = self._engine.listing.scan(span.start, b"", 1)
         return [(name, head) for name, head in found if name == span.start], None
 
@@ -135,7 +135,7 @@ class Listing(Struct):
 
 
 class Window(Struct, frozen=True):
-    """The part of a listing that is asked for."""
+    """The requested part of a listing."""
 
     prefix: bytes
     after: bytes
@@ -242,7 +242,7 @@ class ListingResource:
 
 
 def _visible(request: Request, window: bytes) -> tuple[Span, ...]:
-    """Give the spans that the request may read. If there are none, it is refused."""
+    """Return the spans that the request may read. Refuse the request if there are none."""
     if request.rights is None:
         return (Span(window),)
     spans = visible_spans(request.rights.readable(request), window)

@@ -1,8 +1,8 @@
 """The registry: a stream that lists the streams of the base surface, for programs that browse them.
 
-Only the server writes it. It costs nothing before its first read. Then it is filled with the streams that exist, while
-its readers wait, and it follows durable changes from then on. It is an ordinary JSON stream of state messages. When
-most of its messages are outdated, the server replaces it by a new one.
+Only the server writes it. It costs nothing before its first read. Then the server fills it with the existing streams,
+while its readers wait, and from then on appends a message for each durable creation and deletion. It is an ordinary
+JSON stream of state messages. When most of its messages are outdated, the server replaces it by a new stream.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,11 +24,11 @@ from everbrook.protocol.state import Drop, Edit, Head
 from everbrook.server.tuning import DEFAULT_TUNING, RegistryTuning
 
 GONE = -1
-"""Takes the place of the time of creation, if a stream is deleted but still listed."""
+"""Replaces the time of creation if a stream is deleted but still listed."""
 
 
 class Registered(Struct, rename="camel"):
-    """The value of a state message: what the registry tells about a stream."""
+    """The value of a state message: the registered properties of a stream."""
 
     path: str
     content_type: str
@@ -56,7 +56,7 @@ _messages = msgspec.json.Decoder(list[Message])
 def require_writable(name: bytes) -> None:
     """Refuse a client's change of the registry."""
     if name == REGISTRY:
-        raise MethodNotAllowed("the server keeps the registry; it can only be read", ((b"Allow", b"GET, HEAD"),))
+        raise MethodNotAllowed("clients may only read the registry: the server writes it", ((b"Allow", b"GET, HEAD"),))
 
 
 class Registry:
@@ -84,7 +84,7 @@ class Registry:
         engine.execute(Create(REGISTRY, engine.clock.now(), engine.new_incarnation(), JSON))
 
     def wake(self) -> bool:
-        """Start to fill the registry at its first read. Tells whether it can be read now, or is being filled."""
+        """Start to fill the registry at its first read. Return whether it can be read now."""
         if not self._awake:
             self._awake = True
             self._known.clear()
@@ -126,10 +126,11 @@ class Registry:
                 self._filled_by = self._engine.last_change
                 self._engine.when_durable(self._filled_by, partial(self._end_filling, self._filled_by))
         except (StreamDamaged, msgspec.MsgspecError):
-            # Its content follows from the streams. A client may have written it under an earlier version.
+            # The content can't be read: it is damaged, or a client wrote it under an earlier version. It follows from
+            # the streams, so a new registry loses nothing.
             self._replace()
         except ProtocolError:
-            # The storage has no room now, or the registry is not durable yet.
+            # The storage has no room now, or the registry is not durable yet. Try again later.
             self._give_up()
         else:
             self._engine.faults.soon(Callback.REGISTRY, self._run_step, steps, failed=self._give_up)
@@ -140,7 +141,7 @@ class Registry:
         yield from self._state_all()
 
     def _state_all(self) -> Iterator[None]:
-        """Append the missing messages about all streams, a slice at a time."""
+        """Append the missing messages about all streams, in slices."""
         gone, after = set(self._known), b""
         while found := self._engine.listing.living(STREAM_ROOT, after, self._tuning.slice_streams):
             gone.difference_update(name for name, _ in found)
@@ -170,14 +171,14 @@ class Registry:
             self._known[name] = message.value.created_at
 
     def _note(self, edit: Edit) -> None:
-        """Note that a stream may have been created or deleted. `_flush` handles it a little later."""
+        """Note that a stream may have been created or deleted. `_flush` handles a batch of them a little later."""
         if not isinstance(edit, Drop) and not edit.created and not edit.head.deleted:
             return
         name = edit.head.identity.name
         if name.startswith(STREAM_ROOT):
             if name in self._known and (isinstance(edit, Drop) or edit.head.deleted):
-                # A stream that is created again may have the same time of creation: within a millisecond, or by a
-                # clock that was set back.
+                # A re-created stream may have the same time of creation: within a millisecond, or by a clock that was
+                # set back. Without this mark the re-creation would go unnoticed.
                 self._known[name] = GONE
             if not self._noted:
                 self._engine.faults.later(Callback.REGISTRY, self._tuning.flush_secs, self._flush, failed=self._give_up)
@@ -205,7 +206,7 @@ class Registry:
             self._engine.when_durable(self._engine.last_change, self._settle)
 
     def _settle(self, failure: Unavailable | None) -> None:
-        """Fill the registry again, later, if the last messages could not be stored."""
+        """Fill the registry again later, if the last messages could not be stored."""
         if failure:
             self._give_up()
 

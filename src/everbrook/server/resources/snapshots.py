@@ -1,6 +1,7 @@
 """The snapshots of a stream: publishing, finding, reading and deleting them, and setting what is retained (002 §2).
 
-A snapshot is published in two steps: its bytes go to a blob while they arrive, then one change refers to the blob.
+A snapshot is published in two steps: its bytes go to a blob while they arrive, then one change refers to the blob. So a
+crash or a refusal in between leaves no partial snapshot.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ PIECE_BYTES = 256 * 1024
 
 
 class Publication(Deferred):
-    """Receives a snapshot, and is the response to the request that brings it."""
+    """Receives a snapshot as the `Upload` of a request, and is the deferred response to the request."""
 
     def __init__(
         self,
@@ -95,12 +96,12 @@ class Publication(Deferred):
         self._upload.on_relief = relieve
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes, or raise the refusal of the body. `on_bytes` is told of them in any case."""
+        """Process the next bytes, or raise the refusal of the body. The rate limits count them in any case."""
         self.on_bytes(len(data))
         self._upload.write(data)
 
     def finish(self) -> "Publication":
-        """Give the response, which comes when the snapshot is stored."""
+        """Return the response, which is sent when the snapshot is stored."""
         return self
 
     # When the body is complete
@@ -111,7 +112,7 @@ class Publication(Deferred):
         self._upload.finish(self._publish, self.abort)
 
     def _publish(self, failure: ProtocolError | None) -> None:
-        """Refer to the blob, unless nobody waits for the response any more."""
+        """Publish the blob, unless the client is gone."""
         if self.exchange is None:
             return
         try:
@@ -128,7 +129,7 @@ class Publication(Deferred):
         digest = self._upload.digest
         if self._digest not in {None, digest}:
             sent, stored = format_digest(self._digest or b"").decode(), format_digest(digest).decode()
-            raise DigestMismatch(f"Content-Digest says {sent}, but what arrived has {stored}")
+            raise DigestMismatch(f"Content-Digest says {sent}, but the body that arrived has {stored}")
         if self._incarnation is not None:
             self._engine.require_incarnation(self._command.name, self._incarnation)
         command = replace(self._command, now=self._engine.clock.now())
@@ -161,7 +162,7 @@ def _published_lines(head: Head, incarnation: bytes) -> bytes:
 class Download(Deferred):
     """A response whose body is a blob: read in a thread, piece by piece, no faster than the client takes it.
 
-    It begins with the first piece, so that a blob that can't be read is a refusal.
+    The head is sent with the first piece, so that a blob that can't be read can still be refused.
     """
 
     def __init__(self, reader: BlobReader, response: Response, common: bytes, faults: Faults) -> None:
@@ -181,7 +182,7 @@ class Download(Deferred):
         self.resume()
 
     def resume(self) -> None:
-        """Read the next piece, if there is room for it."""
+        """Read the next piece, unless the client is congested."""
         if self.exchange is not None and not self._reading and not self.exchange.congested:
             self._reading = True
             reading = asyncio.get_running_loop().run_in_executor(None, self._read)
@@ -189,7 +190,7 @@ class Download(Deferred):
             reading.add_done_callback(self._faults.guarded(Callback.RESPONSE, self._take, failed))
 
     def _read(self) -> bytes:
-        """Read a piece, in a thread. The reader may give it in smaller ones."""
+        """Read a piece, in a thread. The reader may return it in smaller parts."""
         size = min(PIECE_BYTES, self._left_bytes)
         parts: list[bytes] = []
         while size:
@@ -233,7 +234,7 @@ class Download(Deferred):
             exchange.respond(problem_response(refusal, self._common))
 
     def cancel(self) -> None:
-        """Release the blob, as soon as no thread reads it."""
+        """Release the blob. If a thread is reading it, `_take` closes it afterwards."""
         super().cancel()
         if not self._reading:
             self._close()
@@ -245,7 +246,7 @@ class Download(Deferred):
 
 
 class SnapshotResource:
-    """The snapshots of a stream, and what the stream retains."""
+    """The snapshots of a stream, and its earliest retained offset."""
 
     def __init__(self, engine: Engine, settings: Settings, location: Locate) -> None:
         self._engine = engine
@@ -347,7 +348,7 @@ def _lines(head: Head, snapshot: Snapshot, kept: bytes) -> bytes:
 
 
 def _declared_bytes(headers: dict[bytes, bytes]) -> int:
-    """Give the declared length of the body, 0 if there is none: then it is checked while it arrives."""
+    """Return the declared length of the body, or 0 if there is none: then the size is checked while it arrives."""
     length = headers.get(b"content-length", b"")
     return int(length) if length.isdigit() else 0
 
@@ -361,7 +362,7 @@ def _parse_issued(segment: bytes) -> int:
 
 
 def _parse_named(segment: bytes) -> int:
-    """Read the segment of a URL that names a snapshot. None is named by `-1`, `now` or an invalid offset."""
+    """Read the segment of a URL that names a snapshot. For `-1`, `now` and invalid offsets there is none (404)."""
     with suppress(InvalidOffset):
         offset = parse_offset(unquote_to_bytes(segment))
         if not isinstance(offset, Sentinel):

@@ -1,4 +1,4 @@
-"""The subscription resources: each method parses its request, lets the engine decide, renders the outcome (§6, §7)."""
+"""The subscription resources: each method parses its request, has the engine decide, renders the outcome (§6, §7)."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -128,7 +128,7 @@ class SubscriptionResource:
         self._allow_loopback_http = allow_loopback_http
 
     def handle(self, request: Request, common: bytes, route: Route, handler: str) -> Reply:
-        """Answer a request by one of the methods below. Refusals have the form of the specification (§7)."""
+        """Handle a request by one of the methods below. Refusals have the form of the specification (§7)."""
         try:
             if route.bucket_id is not None and not _hides_bucket(request, route):
                 self._engine.buckets.find(route.bucket_id)
@@ -152,7 +152,7 @@ class SubscriptionResource:
             while backfill and not backfill.step():
                 yield None
             if route.bucket_id is not None:
-                # The bucket may have been deleted meanwhile.
+                # The backfill may have taken several turns, and the bucket may have been deleted meanwhile.
                 self._engine.buckets.find(route.bucket_id)
             subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config, backfill)
         finally:
@@ -161,7 +161,7 @@ class SubscriptionResource:
         yield from self._describing(201 if new else 200, common, subscription)
 
     def _loading(self, root: bytes, paths: Sequence[str]) -> Steps:
-        """Load streams into memory in slices, because the decision will need all of them in one turn."""
+        """Load streams into memory in slices. The decision needs them all, and must not read the disk in one turn."""
         for start in range(0, len(paths), SLICE):
             for path in paths[start : start + SLICE]:
                 self._engine.exists(root + path.encode())
@@ -275,10 +275,10 @@ class SubscriptionResource:
         return WakeReport(body.wake_id, body.generation, acks, body.done)
 
     def require_token(self, request: Request, route: Route) -> str:
-        """Give the token of a report, or refuse the report.
+        """Return the token of a report, or refuse the report.
 
-        These resources are open to everybody: a client without a token must not even learn which subscriptions exist
-        (§12.9).
+        The policy does not protect these resources, so a client without a token must not learn which subscriptions
+        exist (§12.9).
         """
         token = _bearer(request)
         self._workers.require_named(token, route.root, _id(route))
@@ -294,7 +294,7 @@ class SubscriptionResource:
 
 
 def _hides_bucket(request: Request, route: Route) -> bool:
-    """Tell whether a resource is open to clients that must not find out which buckets exist."""
+    """Tell whether the refusals of a resource must not reveal which buckets exist, because no policy protects it."""
     return route.resource in REPORTS or (route.resource is Resource.JWKS and request.rights is not None)
 
 

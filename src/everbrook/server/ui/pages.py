@@ -1,7 +1,7 @@
 """The files of the web page: from the package, compressed once, with ETags and a content security policy.
 
-The policy allows scripts and styles from this server, requests to it and to the servers that the settings name, and
-nothing else.
+The policy allows only scripts and styles from this server, and requests to it and to the servers that the settings
+name.
 """
 
 import gzip
@@ -39,7 +39,7 @@ class File(Struct, frozen=True):
 
 
 class Pages:
-    """Answers requests for the page."""
+    """Handles requests for the page."""
 
     def __init__(self, connect_origins: str = "") -> None:
         """`connect_origins` are the other servers that the page may send requests to."""
@@ -58,7 +58,7 @@ class Pages:
         return {name.encode(): _load(found) for name, found in _walk(files(__package__) / "static", "")}
 
     def answer(self, request: Request) -> Response:
-        """Answer a request for the page or one of its files."""
+        """Handle a request for the page or one of its files."""
         if request.method not in READING:
             raise refuse_method(request.method, b"GET, HEAD")
         if request.path == PAGE:

@@ -1,7 +1,8 @@
-"""The delivery of a webhook: one POST to a URL that the guard lets pass, and what its receiver answered (§7.1).
+"""The delivery of a webhook: one POST to a URL that the guard allows, and the response of the receiver (§7.1).
 
-Whatever a receiver does, the outcome is a value, in bounded time and memory. No redirect is followed, and no proxy,
-cookie or credential of this machine's environment is used. The buckets share the concurrent deliveries fairly.
+Whatever a receiver does, the outcome is a value, in bounded time and memory. Redirects are not followed, because the
+guard has not checked their targets. No proxy, cookie or credential of this machine's environment is used. The buckets
+share the concurrent deliveries fairly.
 """
 
 import asyncio
@@ -32,11 +33,11 @@ from everbrook.server.webhooks.network import GuardedNetwork, SystemResolver
 MAX_REASON_CHARACTERS = 300
 SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
 Sign = Callable[[bytes], str]
-"""Gives the value of `Webhook-Signature` for a body, at the time of the call."""
+"""Returns the value of `Webhook-Signature` for a body and the present time."""
 
 
 class Slots:
-    """A number of slots. Buckets that wait for one take turns.
+    """Slots for concurrent deliveries. Buckets that wait for one take turns (round robin).
 
     A quarter of the slots is kept for buckets that hold none. For the others the rule is that of dynamic thresholds: a
     bucket takes another slot only while it holds fewer than are free. One bucket gets at most half of them, the next
@@ -52,7 +53,7 @@ class Slots:
 
     @asynccontextmanager
     async def of(self, bucket: str) -> AsyncIterator[None]:
-        """Hold a slot for a bucket, as soon as it has its turn."""
+        """Hold a slot for a bucket. Wait until the bucket has its turn."""
         if not self._may_take(bucket):
             await self._wait(bucket)
         else:
@@ -77,7 +78,7 @@ class Slots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # It got the slot just before it was cancelled.
+                # The slot was assigned just before the task was cancelled, so nobody else would release it.
                 self._release(bucket)
             raise
 
@@ -87,13 +88,13 @@ class Slots:
         if not self._held[bucket]:
             del self._held[bucket]
         if turns := self._waiting.pop(bucket, None):
-            # The bucket has just had its turn, so it goes behind the others.
+            # The bucket has just had its turn, so it moves to the end of the queue.
             self._waiting[bucket] = turns
         while (next_bucket := next(filter(self._may_take, self._waiting), None)) is not None:
             self._give(next_bucket)
 
     def _give(self, bucket: str) -> None:
-        """Give a slot to the first delivery of a bucket that still waits, and put the bucket behind the others."""
+        """Assign a slot to the first waiting delivery of a bucket, and move the bucket to the end of the queue."""
         turns = self._waiting.pop(bucket)
         turn = turns.popleft()
         if turns:
@@ -137,7 +138,7 @@ class _ReceiverResponse(Struct):
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """Trust the certificate authorities of this machine. Reading them takes long: a thread should do it first."""
+    """Trust the certificate authorities of this machine. Loading them takes long, so a thread should do it first."""
     return ssl.create_default_context()
 
 
@@ -153,11 +154,11 @@ class WebhookClient:
         tls: ssl.SSLContext | None = None,
         network: AsyncNetworkBackend | None = None,
     ) -> None:
-        """Use the machine's resolver, trusted authorities and network, unless others are given."""
+        """By default the resolver, the trusted authorities and the network are the system's."""
         self._limits = limits
         self._allow_loopback_http = allow_loopback_http
-        # A lookup may last longer than its delivery. Because there may be twice as many lookups, the slow names of one
-        # bucket leave some to the others.
+        # A lookup may last longer than its delivery. There may be twice as many lookups as deliveries, so that the slow
+        # names of one bucket leave some to the others.
         tls, resolver = tls or system_tls(), resolver or SystemResolver(2 * limits.max_concurrent)
         # One pool per scheme, because the scheme decides which addresses are allowed.
         schemes = ("https", "http") if allow_loopback_http else ("https",)
@@ -167,7 +168,7 @@ class WebhookClient:
         self._stopped = False
 
     async def post(self, url: str, body: bytes, sign: Sign, bucket: str = "") -> DeliveryOutcome:
-        """Deliver one body of a bucket. It is signed when its turn has come, so that the signature is fresh.
+        """Deliver one body of a bucket. It is signed right before it is sent: a receiver refuses an old signature.
 
         Slow receivers delay only the deliveries of their own bucket.
         """
@@ -177,6 +178,7 @@ class WebhookClient:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
+            # `wait` does not raise when `aclose` cancels the task: the outcome of that is STOPPED, not an exception.
             await asyncio.wait((task,))
         finally:
             task.cancel()
@@ -192,7 +194,7 @@ class WebhookClient:
             await pool.aclose()
 
     async def __aenter__(self) -> Self:
-        """Give the client, which the context closes."""
+        """Return the client, which the context closes."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -257,7 +259,7 @@ def _headers(target: Target, body: bytes, signature: str) -> list[tuple[str, str
 
 
 def _parse_done(body: bytes) -> bool:
-    """Tell whether a receiver said that its work is done. Anything but a JSON object of bounded depth does not."""
+    """Tell whether a response says that the work is done. Other bodies than a JSON object of bounded depth do not."""
     try:
         return msgspec.json.decode(body, type=_ReceiverResponse).done and not too_deep(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -270,6 +272,6 @@ def _refusal(status: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Say what went wrong, in bounded and printable text: a part of it may come from the receiver."""
+    """Describe an error in bounded and printable text, because a part of it may come from the receiver."""
     words = (str(error) or type(error).__name__)[:MAX_REASON_CHARACTERS]
     return "the delivery failed: " + "".join(letter if letter.isprintable() else "?" for letter in words)

@@ -1,10 +1,10 @@
-"""The guard of webhooks: to which URLs and addresses the server may POST (§6.2, §12.8).
+"""The guard of webhooks: it decides to which URLs and addresses the server may POST (§6.2, §12.8).
 
-`https` to public addresses, or, where a setting allows it, `http` to this machine's loopback; nothing else. A URL that
-two parsers could read differently is refused. Names are resolved here, and whoever connects uses the addresses that
-`resolve` gave and looks nothing up again. An address is refused unless the registries of special addresses leave it to
-the public; one that carries an IPv4 address within is judged by that address. The table is ours, so that every version
-of Python judges alike.
+Allowed are `https` to public addresses and, if a setting allows it, `http` to this machine's loopback. A URL that two
+parsers could read differently is refused. Names are resolved here, and connections use the addresses that `resolve`
+returned: a second lookup could return another address (DNS rebinding). An address is refused unless the registries of
+special addresses leave it to the public. An IPv6 address that embeds an IPv4 address is judged by that address. The
+table is our own, so that all versions of Python judge alike.
 """
 
 import re
@@ -68,7 +68,7 @@ MAX_ADDRESSES = 16
 DEFAULT_PORTS = {"https": 443, "http": 80}
 LOCALHOST = "localhost"
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the addresses of a name, as text, or raises OSError."""
+"""Returns the addresses of a name, as text, or raises OSError."""
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<path>/[^?]*)?(?P<query>\?.*)?", re.ASCII
 )
@@ -88,7 +88,7 @@ def parse_address(text: str) -> Address:
 
 
 def special(address: Address) -> str | None:
-    """Say why an address is not public; None if it is public."""
+    """Return why an address is not public, or None if it is public."""
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in _SPECIAL_V4 if address in network), None)
     inner = embedded(address)
@@ -99,7 +99,7 @@ def special(address: Address) -> str | None:
 
 
 def embedded(address: IPv6Address) -> IPv4Address | None:
-    """Give the IPv4 address that an IPv6 address contains, and to which its packets are finally sent."""
+    """Return the IPv4 address that an IPv6 address contains, and to which its packets are finally sent."""
     number = int(address)
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -153,9 +153,9 @@ def check_url(url: str, *, allow_loopback_http: bool) -> Target:
 
 
 async def resolve(target: Target, resolver: Resolver) -> list[Address]:
-    """Give the addresses to connect to, at least one. A name with any address that is not public is refused.
+    """Return the addresses to connect to, at least one. A name with any address that is not public is refused.
 
-    Raises WebhookUrlRejected, or OSError if the name has no address now.
+    Raise `WebhookUrlRejected`, or OSError if the name has no address now.
     """
     if target.address is not None:
         return [target.address]
@@ -214,7 +214,7 @@ def _parse_v6(text: str) -> Address:
 
 
 def _parse_name(name: str) -> Address | None:
-    """Check a name. If its last label is a number in any notation, it is an address, which is given."""
+    """Check a name. If its last label is a number in any notation, resolvers read it as an address: return that."""
     labels = name.split(".")
     if _NUMERIC_LABEL.fullmatch(labels[-1] or labels[-2:][0]):
         try:

@@ -1,9 +1,9 @@
-"""Connections for webhooks: opened only to addresses that the guard has passed, by its own lookup.
+"""Connections for webhooks: they are opened only to addresses that the guard has resolved and checked.
 
-The name in a URL says whose certificate is expected and what `Host` says, never where the connection goes by itself.
-The lookup is part of connecting, so nothing can change between the check and the use. The machine's lookups block and
-can't be cancelled, so each has a thread of its own that nobody waits for: a name that is never answered delays only
-other names, and not even the end of the process.
+The name in a URL decides which certificate is expected and what `Host` says, but not where the connection goes. The
+lookup is part of connecting, so the address can't change between the check and the use. Lookups of the system block and
+can't be cancelled. So each runs in a daemon thread of its own: a name server that never responds takes one of the
+bounded lookups, and delays neither the event loop nor the end of the process.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class SystemResolver:
         self._free = asyncio.Semaphore(max_concurrent)
 
     async def __call__(self, name: str, port: int) -> list[str]:
-        """Give the addresses of a name, or raise OSError."""
+        """Return the addresses of a name, or raise OSError."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[str]] = loop.create_future()
@@ -85,7 +85,7 @@ class GuardedNetwork(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
-        """Resolve a name, check its addresses, and connect to the first of them that answers."""
+        """Resolve a name, check its addresses, and connect to the first of them that responds."""
         try:
             async with asyncio.timeout(timeout):
                 addresses = await resolve(self._target(host, port), self._resolver)
@@ -106,7 +106,7 @@ class GuardedNetwork(AsyncNetworkBackend):
         local_address: str | None,
         socket_options: Iterable[SOCKET_OPTION] | None,
     ) -> AsyncNetworkStream:
-        share = timeout and timeout / len(addresses)  # an address that never answers leaves time for the others
+        share = timeout and timeout / len(addresses)  # an address that never responds leaves time for the others
         failure: ConnectError | ConnectTimeout | None = None
         for address in addresses:
             try:

@@ -1,10 +1,10 @@
-"""The secrets of webhooks: the keys that sign them, and the tokens that their receivers answer with (§6.5, §7, §12.9).
+"""The secrets of webhooks: the keys that sign them, and the tokens for reports (§6.5, §7, §12.9).
 
-They are made when a store is first used and kept like a stream: what was signed or issued before a restart stays valid.
-A signature is Ed25519 over `<timestamp>.<body>`. A key that is replaced stays published for a time, without its private
-half, so that everything signed with it can be verified for as long as a receiver may accept it. A token says nothing
-about the present: it proves for which subscription, generation and wake it was issued. Whether that wake is still the
-current one is the subscription's to say. The time and new secrets are arguments.
+They are made when a store first needs them and stored like a stream, so that signatures and tokens stay valid over a
+restart. A signature is Ed25519 over `<timestamp>.<body>`. A replaced key stays published for a time, without its
+private half, so that receivers can verify what was signed with it. A token proves for which subscription, generation
+and wake it was issued. It does not prove that the wake is still current: the subscription decides that. The time and
+new secrets are arguments.
 """
 
 import base64
@@ -66,10 +66,10 @@ class InvalidKeyRing(ValueError):
 
 
 class SigningKey:
-    """A private key, which shows only its public half."""
+    """A private key. Its `repr` shows only its id."""
 
     def __init__(self, private: bytes) -> None:
-        """Take the 32 secret bytes, from a source of randomness for secrets or from storage."""
+        """`private` are 32 secret bytes, from a cryptographic source of randomness or from storage."""
         if len(private) != KEY_BYTES:
             raise ValueError(f"an Ed25519 private key has {KEY_BYTES} bytes, got {len(private)}")
         self.private = private
@@ -97,7 +97,7 @@ class SigningKey:
         return format_jwk(self.public)
 
     def sign(self, body: bytes, now_secs: int) -> str:
-        """Give the value of `Webhook-Signature` for a body (§7.1)."""
+        """Return the value of `Webhook-Signature` for a body (§7.1)."""
         signature = self._key.sign(b"%d.%b" % (now_secs, body))
         return f"t={now_secs},kid={self.kid},ed25519={_base64url(signature)}"
 
@@ -116,7 +116,7 @@ class KeyRing(Struct, frozen=True):
     retired: tuple[RetiredKey, ...] = ()
 
     def rotate(self, now_secs: int, private: bytes, keep_secs: int) -> "KeyRing":
-        """Sign with a new key from now on. The old one stays published for `keep_secs`; expired ones are dropped.
+        """Return a ring that signs with a new key. The old one stays published for `keep_secs`; expired ones go.
 
         `keep_secs` must cover the replay window of receivers and the longest time that a delivery may take.
         """
@@ -127,19 +127,19 @@ class KeyRing(Struct, frozen=True):
         return KeyRing(new, (old, *self._published(now_secs)))
 
     def jwks(self, now_secs: int) -> JwkSet:
-        """Give the keys that a receiver may need (§6.5), the one that signs now at the front."""
+        """Return the keys that a receiver may need (§6.5), the active one first."""
         return JwkSet([self.active.jwk(), *(format_jwk(key.public) for key in self._published(now_secs))])
 
     def _published(self, now_secs: int) -> tuple[RetiredKey, ...]:
         return tuple(key for key in self.retired if now_secs < key.published_until_secs)
 
     def encode(self) -> bytes:
-        """Write the ring, secrets included, as JSON to be stored."""
+        """Write the ring with its secrets, as JSON to be stored."""
         return msgspec.json.encode(_StoredRing(self.active.private, self.retired))
 
     @classmethod
     def decode(cls, stored: bytes) -> Self:
-        """Read what `encode` wrote; raise InvalidKeyRing for anything else."""
+        """Read what `encode` wrote, or raise `InvalidKeyRing`."""
         try:
             ring = msgspec.json.decode(stored, type=_StoredRing)
             for key in ring.retired:
@@ -191,18 +191,18 @@ class Tokens:
     """Issues and checks tokens with one secret."""
 
     def __init__(self, secret: bytes) -> None:
-        """Take at least 32 secret bytes, from a source of randomness for secrets or from storage."""
+        """`secret` has at least 32 bytes, from a cryptographic source of randomness or from storage."""
         if len(secret) < SECRET_BYTES:
             raise ValueError(f"a secret for tokens has at least {SECRET_BYTES} bytes, got {len(secret)}")
         self._secret = secret
 
     def issue(self, subscription: str, generation: int, wake_id: str, expires_at_secs: int) -> str:
-        """Give a token for one wake. `subscription` is a name that no other one has, or will have."""
+        """Return a token for one wake. `subscription` is a name that no other subscription has or will have."""
         claims = _Claims(subscription, generation, wake_id, expires_at_secs)
         return jwt.encode(msgspec.to_builtins(claims), self._secret, ALGORITHM)
 
     def check(self, token: str, subscription: str, now_secs: int) -> Grant:
-        """Give what a token was issued for, or raise TokenInvalid or TokenExpired."""
+        """Return what a token was issued for, or raise TokenInvalid or TokenExpired."""
         grant = self.read(token)
         if grant.subscription != subscription:
             raise TokenInvalid("the token is for another subscription")
@@ -211,7 +211,7 @@ class Tokens:
         return grant
 
     def read(self, token: str) -> Grant:
-        """Give what a token was issued for, expired or not, or raise TokenInvalid."""
+        """Return what a token was issued for, even if it has expired, or raise TokenInvalid."""
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} characters, got {len(token)}")
         try:
@@ -256,10 +256,11 @@ class Secrets:
         return msgspec.json.encode(Stored(msgspec.Raw(ring.encode()), b64encode(self._token_secret).decode()))
 
     def rotate(self, keep_secs: int) -> str:
-        """Sign with a new key as soon as it is durable. Gives its id."""
+        """Sign with a new key as soon as it is durable. Return its id."""
         engine, now = self._engine, self._engine.clock.now()
         ring = self.ring.rotate(now // 1000, secrets.token_bytes(KEY_BYTES), keep_secs)
         engine.execute(Append(RECORD, now, JSON, self._encode(ring)))
+        # A key that a crash could lose must not sign: receivers could not verify the signature afterwards.
         engine.when_durable(engine.last_change, lambda failure: None if failure else self._take(ring))
         return ring.active.kid
 

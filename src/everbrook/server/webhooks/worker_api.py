@@ -1,4 +1,4 @@
-"""Wakes as workers see them: the bodies of webhooks, claims and descriptions, with tokens and signatures (§6.3, §7)."""
+"""The interface to workers: bodies of webhooks, claims and descriptions, with tokens and signatures (§6.3, §7)."""
 
 import asyncio
 import logging
@@ -30,10 +30,10 @@ from everbrook.settings import WebhookSettings
 
 logger = logging.getLogger(__name__)
 
-# How many streams that a pattern may match a description examines at most, and how many of them in one step.
+# How many streams a description examines for its pattern, and how many of them in one step.
 MAX_DESCRIBED_STREAMS = 10_000
 SLICE = 16
-# A token is valid for longer than its lease, which acks extend. It bounds the time for the work of one wake.
+# A token is valid for longer than its lease, because acks extend the lease. It limits the time for the work of a wake.
 TOKEN_SECS = 7 * 24 * 3600
 MAX_IDLE_CONNECTIONS = 20
 IDLE_SECS = 15.0
@@ -51,7 +51,7 @@ class LinkInfo(Struct):
 
 
 class Signing(Struct):
-    """The key that signs webhooks, and where it is published (§6.5)."""
+    """The key that signs webhooks, and the URL where it is published (§6.5)."""
 
     kid: str
     jwks_url: str
@@ -66,7 +66,7 @@ class ProblemInfo(Struct):
 
 
 class WebhookInfo(Struct):
-    """Where wakes are sent."""
+    """The receiver of wakes."""
 
     url: str
     signing: Signing
@@ -121,11 +121,11 @@ class WorkerApi:
         self._deliveries: set[asyncio.Task[None]] = set()
 
     def base_url(self, request: Request, root: bytes) -> str:
-        """Give the URL of a stream root, as the client knows it."""
+        """Return the URL of a stream root, as the client addresses it."""
         return self._locator.url(request, root.rstrip(b"/")).decode("latin-1")
 
     def _url(self, subscription: Subscription, below: str) -> str:
-        """Give a control URL: by the public URL of the server, or by the one that the subscription was created with."""
+        """Return a control URL below the public URL, or below the URL that the subscription was created with."""
         public = self._locator.public(subscription.root.rstrip("/").encode())
         return f"{subscription.base_url if public is None else public.decode()}/__ds/{below}"
 
@@ -134,7 +134,7 @@ class WorkerApi:
     def describe(
         self, subscription: Subscription, streams: list[LinkInfo], trouble: Trouble | None = None
     ) -> Description:
-        """Describe a subscription (§6.3). `streams` are those that `links` gave; `trouble` is why it can't wake."""
+        """Describe a subscription (§6.3). `streams` come from `links`; `trouble` is the reason why it can't wake."""
         config = subscription.config
         webhook: WebhookInfo | UnsetType = UNSET
         if config.webhook_url is not None:
@@ -156,7 +156,7 @@ class WorkerApi:
         )
 
     def links(self, subscription: Subscription) -> Iterator[dict[str, LinkInfo]]:
-        """Give the streams of a subscription, some at a time, including linked ones that do not exist yet."""
+        """Yield the streams of a subscription in slices, including linked ones that do not exist yet."""
         root = subscription.root.encode()
         explicit = sorted(subscription.explicit)
         for start in range(0, len(explicit), SLICE):
@@ -191,7 +191,7 @@ class WorkerApi:
     # Wakes
 
     def _streams(self, subscription: Subscription, wake: Wake) -> list[LinkInfo]:
-        """List the streams of a wake. When it is sent again, some of the work may be done already."""
+        """List the streams of a wake. If it is sent again, workers may have acknowledged some of them."""
         infos: list[LinkInfo] = []
         for path, link in wake.tails.items():
             acked = subscription.acked(path, link.incarnation)
@@ -217,7 +217,7 @@ class WorkerApi:
         return self._secrets.tokens.issue(_subject(subscription), subscription.generation, wake.wake_id, expires_at)
 
     def require_named(self, token: str, root: bytes, subscription_id: str) -> None:
-        """Refuse a token that was not issued for a subscription of this name, whether that exists or not."""
+        """Refuse a token that was not issued for a subscription of this name, whether or not it exists."""
         name, _, _created_at = self._secrets.tokens.read(token).subscription.rpartition("@")
         if name != f"{root.decode()}{subscription_id}":
             raise TokenInvalid("the token is for another subscription")
@@ -229,7 +229,7 @@ class WorkerApi:
             raise Fenced("the token is of another wake")
 
     def jwks(self) -> JwkSet:
-        """Give the public keys for receivers (§6.5)."""
+        """Return the public keys for receivers (§6.5)."""
         return self._secrets.ring.jwks(self._engine.clock.now() // 1000)
 
     # Webhooks
@@ -271,7 +271,7 @@ class WorkerApi:
         return self._secrets.ring.active.sign(body, self._engine.clock.now() // 1000)
 
     def rotate_keys(self, overlap_secs: int) -> str:
-        """Sign with a new key from now on. Gives its id."""
+        """Sign with a new key as soon as it is durable. Return its id."""
         return self._secrets.rotate(overlap_secs)
 
     async def close(self) -> None:
@@ -281,7 +281,7 @@ class WorkerApi:
 
 def webhook_client(settings: WebhookSettings) -> WebhookClient:
     """Make the client of the settings, on the running loop."""
-    # A thread imports it now. Otherwise the first connection would import it, in the event loop.
+    # A thread imports this module now. Otherwise the first connection would import it and block the event loop.
     asyncio.get_running_loop().run_in_executor(None, import_module, "anyio._backends._asyncio")
     limits = DeliveryLimits(
         max_concurrent=settings.max_concurrent,
@@ -295,10 +295,10 @@ def webhook_client(settings: WebhookSettings) -> WebhookClient:
 
 
 def status_of(subscription: Subscription, trouble: Trouble | None) -> str:
-    """Give the status of a subscription (§6.3)."""
+    """Return the status of a subscription (§6.3)."""
     return "failed" if subscription.failures or trouble else "active"
 
 
 def _subject(subscription: Subscription) -> str:
-    """Name a subscription so that a later one with the same id has another name."""
+    """Name a subscription. The time makes the name unique, so tokens of a deleted one are invalid for a later one."""
     return f"{subscription.root}{subscription.id}@{subscription.created_at}"

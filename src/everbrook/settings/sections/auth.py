@@ -27,7 +27,7 @@ HeaderName = Annotated[str, Meta(extra={EXPECTED: "the name of a header"})]
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may use the server. Nothing is asked of anybody until one of these is set."""
+    """Who may use the server. Everybody may do everything until one of these is set."""
 
     jwks: Annotated[
         KeySet,
@@ -116,7 +116,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def configured(self) -> bool:
-        """Whether anything is asked of anybody."""
+        """Whether there is a policy."""
         return bool(
             self.jwks
             or self.api_keys_path

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from everbrook.settings.kinds import Count, PositiveSeconds, Seconds, Size
 from everbrook.settings.sections.storage import StorageMode
 
-# What memory mode holds unless it is told otherwise. A disk has no such bound by itself.
+# The default limits of memory mode. The durable modes have none by default: a disk is its own limit.
 MEMORY_MODE_BYTES = 100 * 1024 * 1024
 MEMORY_MODE_STREAM_BYTES = 10 * 1024 * 1024
 # A tenth of all connections, and more than the users behind one address have, unless that is a proxy.
@@ -22,9 +22,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count | None,
         Meta(
             description=(
-                "Bytes of memory that all streams together may take. In memory mode an append beyond is answered 413; "
-                f"unset: {MEMORY_MODE_BYTES}. In the durable modes, where streams are on the disk, a half of it is for "
-                "what is loaded of them and remembered of producers, and a quarter for changes that are not in the "
+                "Bytes of memory that all streams together may take. In memory mode an append beyond is refused with "
+                f"413; unset: {MEMORY_MODE_BYTES}. In the durable modes, where streams are on the disk, a half "
+                "of it is for loaded streams and their producers, and a quarter for changes that are not in the "
                 "base yet; unset: 256 MiB and 64 MiB."
             ),
             examples=[MEMORY_MODE_BYTES],
@@ -35,8 +35,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description=(
                 "Bytes of memory that the streams of one bucket may take in memory mode, with their snapshots and "
-                "producers; an append beyond is answered 413. Unset: half of `max_memory_bytes`, so that one bucket "
-                "can't fill it. The durable modes have no such bound."
+                "producers; an append beyond is refused with 413. Unset: half of `max_memory_bytes`, so that one "
+                "bucket can't fill it. The durable modes have no such bound."
             ),
             examples=[MEMORY_MODE_BYTES // 2],
         ),
@@ -45,7 +45,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count | None,
         Meta(
             description=(
-                "Bytes of one stream; an append beyond is answered 413. "
+                "Bytes of one stream; an append beyond is refused with 413. "
                 f"Unset: {MEMORY_MODE_STREAM_BYTES} in memory mode, no limit in the durable modes."
             ),
             examples=[MEMORY_MODE_STREAM_BYTES],
@@ -56,7 +56,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description=(
                 "Bytes that all streams and snapshots together may hold, in every mode; a request that would "
-                "exceed them is answered 413. Bytes count as they were sent. Unset: no limit, and nothing is "
+                "exceed them is refused with 413. Bytes count as they were sent. Unset: no limit, and nothing is "
                 "counted."
             ),
             examples=[1024 * 1024 * 1024],
@@ -67,7 +67,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description=(
                 "Bytes that the streams, snapshots and subscriptions of a bucket may hold if it has no quota of "
-                "its own, in memory mode also its producers; a request beyond is answered 413. `0`: no limit."
+                "its own, in memory mode also its producers; a request beyond is refused with 413. `0`: no limit."
             )
         ),
     ] = 0
@@ -76,18 +76,18 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description=(
                 "Streams and subscriptions that a bucket may have if it has no quota of its own; one more is "
-                "answered 413. `0`: no limit."
+                "refused with 413. `0`: no limit."
             )
         ),
     ] = 0
-    max_append_bytes: Annotated[Count, Meta(description="Bytes of one request body; a larger one is answered 413.")] = (
-        64 * 1024 * 1024
-    )
-    max_snapshot_bytes: Annotated[Count, Meta(description="Bytes of a snapshot; a larger one is answered 413.")] = (
+    max_append_bytes: Annotated[
+        Count, Meta(description="Bytes of one request body; a larger one is refused with 413.")
+    ] = 64 * 1024 * 1024
+    max_snapshot_bytes: Annotated[Count, Meta(description="Bytes of a snapshot; a larger one is refused with 413.")] = (
         128 * 1024 * 1024
     )
     max_header_bytes: Annotated[
-        Count, Meta(description="Bytes of a request's line and headers; more is answered 431.")
+        Count, Meta(description="Bytes of a request's line and headers; more is refused with 431.")
     ] = 32 * 1024
     max_page_bytes: Annotated[
         Count,
@@ -105,7 +105,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description=(
                 "Bytes of requests and responses that all connections together may buffer: arriving bodies, and "
                 "what clients do not read. Beyond it the slowest connections are closed, and further bodies are "
-                "answered 503."
+                "refused with 503."
             )
         ),
     ] = 1024 * 1024 * 1024
@@ -114,8 +114,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size | None,
         Meta(
             description=(
-                "Connections open at a time from one address; one more is answered 429. Those of trusted proxies are "
-                f"not counted. Unset: {ADDRESS_CONNECTIONS}, and no limit for loopback addresses. `0`: no limit."
+                "Connections open at a time from one address; one more is refused with 429. Those of trusted proxies "
+                f"are not counted. Unset: {ADDRESS_CONNECTIONS}, and no limit for loopback addresses. `0`: no limit."
             ),
             examples=[ADDRESS_CONNECTIONS],
         ),
@@ -124,7 +124,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Connections of one identity at a time; one more is answered 429. Those of trusted proxies are not "
+                "Connections of one identity at a time; one more is refused with 429. Those of trusted proxies are not "
                 "counted. `0`: no limit."
             )
         ),
@@ -133,34 +133,34 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Live reads (SSE, long-poll) at a time from one address; one more is answered 429. `0`: no limit."
+                "Live reads (SSE, long-poll) at a time from one address; one more is refused with 429. `0`: no limit."
             )
         ),
     ] = 0
     max_readers_per_identity: Annotated[
-        Size, Meta(description="Live reads of one identity at a time; one more is answered 429. `0`: no limit.")
+        Size, Meta(description="Live reads of one identity at a time; one more is refused with 429. `0`: no limit.")
     ] = 0
     max_readers_per_bucket: Annotated[
         Size,
         Meta(
             description=(
-                "Live reads of the streams of one bucket, or of the base surface, at a time; one more is answered 429. "
-                "`0`: no limit."
+                "Live reads of the streams of one bucket, or of the base surface, at a time; one more is refused with "
+                "429. `0`: no limit."
             )
         ),
     ] = 0
     requests_per_sec_per_address: Annotated[
-        Size, Meta(description="Requests a second from one address; more are answered 429. `0`: no limit.")
+        Size, Meta(description="Requests a second from one address; more are refused with 429. `0`: no limit.")
     ] = 0
     requests_per_sec_per_identity: Annotated[
-        Size, Meta(description="Requests a second of one identity; more are answered 429. `0`: no limit.")
+        Size, Meta(description="Requests a second of one identity; more are refused with 429. `0`: no limit.")
     ] = 0
     append_bytes_per_sec_per_address: Annotated[
         Size,
         Meta(
             description=(
-                "Bytes a second that one address may append, or publish as snapshots; more is answered 429. `0`: no "
-                "limit."
+                "Bytes a second that one address may append, or publish as snapshots; more is refused with 429. "
+                "`0`: no limit."
             )
         ),
     ] = 0
@@ -168,8 +168,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Bytes a second that one identity may append, or publish as snapshots; more is answered 429. `0`: no "
-                "limit."
+                "Bytes a second that one identity may append, or publish as snapshots; more is refused with 429. "
+                "`0`: no limit."
             )
         ),
     ] = 0
@@ -181,7 +181,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Seconds,
         Meta(
             description=(
-                "How long requests may wait for their turn. While they wait longer, some are answered 503. `0`: "
+                "How long requests may wait for their turn. While they wait longer, some are refused with 503. `0`: "
                 "no bound."
             )
         ),
@@ -190,7 +190,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Seconds,
         Meta(
             description=(
-                "How long a change may take to become durable. While one takes longer, some requests are answered "
+                "How long a change may take to become durable. While one takes longer, some requests are refused with "
                 "503. `0`: no bound."
             )
         ),
@@ -202,7 +202,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count,
         Meta(
             description=(
-                "Streams before a fork in its chain: a fork of a fork has two. A deeper fork is answered 409; "
+                "Streams before a fork in its chain: a fork of a fork has two. A deeper fork is refused with 409; "
                 "existing ones stay readable."
             )
         ),
@@ -210,7 +210,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     max_subscriptions: Annotated[
         Count,
-        Meta(description="Subscriptions of one bucket, or of the base surface; one more is answered 413."),
+        Meta(description="Subscriptions of one bucket, or of the base surface; one more is refused with 413."),
     ] = 10_000
     max_wake_stream_bytes: Annotated[
         Count,
@@ -223,7 +223,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 64 * 1024 * 1024
 
     def in_mode(self, mode: StorageMode) -> Self:
-        """Give the limits that hold in a storage mode. What is unset even then has no limit."""
+        """Return the limits that hold in a storage mode. What is unset even then has no limit."""
         if mode.durable:
             return replace(self, max_bucket_memory_bytes=None)
         max_memory_bytes = self.max_memory_bytes or MEMORY_MODE_BYTES

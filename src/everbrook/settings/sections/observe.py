@@ -1,4 +1,4 @@
-"""What the server tells of its work: logs, metrics, traces, and the audit log."""
+"""Observability: logs, metrics, traces, and the audit log."""
 
 from typing import Annotated, Self
 
@@ -12,7 +12,7 @@ Name = Annotated[str, Meta(extra={EXPECTED: "a name"})]
 
 
 class MetricsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `/metrics` tells, and whom."""
+    """The metrics at `/metrics`, and who may read them."""
 
     enabled: Annotated[Switch, Meta(description="Whether `/metrics` exists and requests are counted for it.")] = True
     public: Annotated[
@@ -119,8 +119,8 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         RequestLog,
         Meta(
             description=(
-                "Which requests the logger `everbrook.access` records. `errors`: those answered 5xx. `slow`: also "
-                "those that took longer than `log.slow_request_secs`. `all`: every one."
+                "Which requests the logger `everbrook.access` records. `errors`: those with a response of 5xx. `slow`: "
+                "also those that took longer than `log.slow_request_secs`. `all`: every one."
             )
         ),
     ] = RequestLog.OFF

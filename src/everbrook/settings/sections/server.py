@@ -66,7 +66,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = TtlRule.SLIDING
     long_poll_timeout_secs: Annotated[
         Seconds,
-        Meta(description="How long a long-poll waits for data before it is answered `204 No Content`."),
+        Meta(description="How long a long-poll waits for data before the response is `204 No Content`."),
     ] = 30.0
     sse_reconnect_interval_secs: Annotated[
         Seconds,
@@ -91,7 +91,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             description=(
                 "How long the head of a request may take to arrive, and how far its body may fall behind "
-                "`server.min_body_bytes_per_sec`; after that the answer is 408. `0`: no bound."
+                "`server.min_body_bytes_per_sec`; after that the request is refused with 408. `0`: no bound."
             )
         ),
     ] = 30.0
@@ -140,7 +140,7 @@ class TlsVersion(Choice):
 
 
 class ClientCertificates(Choice):
-    """Whether clients are asked for certificates."""
+    """Whether clients must show certificates."""
 
     OFF = "off"
     OPTIONAL = "optional"
@@ -217,7 +217,7 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         PositiveSeconds, Meta(description="How long connecting to a receiver may take.")
     ] = 5.0
     timeout_secs: Annotated[
-        PositiveSeconds, Meta(description="How long a receiver may take to answer before the delivery fails.")
+        PositiveSeconds, Meta(description="How long a receiver may take to respond before the delivery fails.")
     ] = 30.0
     max_concurrent: Annotated[
         Count,

@@ -1,4 +1,4 @@
-"""Where streams are kept."""
+"""The settings of the storage."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -9,7 +9,7 @@ from everbrook.settings.kinds import Choice, Folder, ShardCount, Switch
 
 
 class StorageMode(Choice):
-    """Where streams are kept."""
+    """The storage modes: how much an acknowledged append survives, see `StorageSettings.mode`."""
 
     MEMORY = "memory"
     FILE_FAST = "file-fast"
@@ -23,17 +23,17 @@ class StorageMode(Choice):
 
     @property
     def store(self) -> str:
-        """What the folder of the store is called that the mode keeps; the two modes of files have one."""
+        """The name of the store's folder, empty for memory mode. The two file modes share a folder."""
         return {StorageMode.MEMORY: "", StorageMode.ACID: "acid"}.get(self, "file")
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
-        # What the Rust server calls the mode with this promise, after its database.
+        # The Rust server names its mode with this guarantee after its database.
         return super()._missing_("acid" if str(value).lower() == "redb" else value)
 
 
 class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where streams are kept."""
+    """The storage of streams."""
 
     mode: Annotated[
         StorageMode,
@@ -76,5 +76,5 @@ class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def store_dir(self) -> Path:
-        """The folder of the store that the mode keeps."""
+        """The folder of the store."""
         return Path(self.data_dir) / self.mode.store
