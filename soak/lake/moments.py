@@ -11,7 +11,7 @@ from deltalake import CommitProperties, Transaction
 
 from everbrook.spark.lake import delta
 from everbrook.spark.lake.delta import DeltaLake
-from everbrook.spark.lake.lake_query import BatchWriting
+from everbrook.spark.lake.lake_query import LakeBatchWriter
 from soak.spark.journal import note
 
 TABLE = "table"
@@ -23,16 +23,16 @@ _DWELL_SECS = 0.15
 
 def watch() -> None:
     """Tell of each moment."""
-    _before(BatchWriting, "_settled", BEGUN)
+    _before(LakeBatchWriter, "_settled", BEGUN)
     _before(DeltaLake, "commit", WRITTEN)
     _before(DeltaLake, "compact", COMPACTING)
-    commit = BatchWriting._commit  # noqa: SLF001 - there is no other place between the commit and Spark's own
+    commit = LakeBatchWriter._commit  # noqa: SLF001 - there is no other place between the commit and Spark's own
 
-    def commit_watched(self: BatchWriting, *arguments: Any) -> None:  # noqa: ANN401
+    def commit_watched(self: LakeBatchWriter, *arguments: Any) -> None:  # noqa: ANN401
         commit(self, *arguments)
         _dwell(COMMITTED)
 
-    _replace(BatchWriting, "_commit", commit_watched)
+    _replace(LakeBatchWriter, "_commit", commit_watched)
 
 
 def _before(kind: type[Any], method: str, moment: str) -> None:

@@ -4,7 +4,7 @@ This runs in the processes that Spark starts. It does what the product does, but
 broken here too: the product has no switch for that. A header of the requests says which query they are of.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from everbrook.spark.connection import Connection, Post
 from everbrook.spark.options import SinkOptions, parse_source
 from everbrook.spark.streams import stream_query
-from everbrook.spark.streams.appender import Appender, Producer
+from everbrook.spark.streams.appender import Appender
 from everbrook.spark.streams.reader import DriverSideReader
 from everbrook.spark.streams.stream_source import EverbrookDataSource
 from soak.spark.flaws import break_rules, case_of
@@ -62,7 +62,7 @@ class WatchedReader(DriverSideReader):
         return super().read(partition)
 
 
-class WatchedTaskWriting(stream_query.TaskWriting):
+class WatchedTaskWriter(stream_query.StreamTaskWriter):
     """Appends in a task whose appends are watched."""
 
     def write(self, batches: Batches) -> Batches:
@@ -102,17 +102,20 @@ def watch() -> None:
 def watch_helper() -> None:
     """Watch how `write_stream` writes, in this process and in the tasks that it sends out."""
     watch()
-    _replace(stream_query, "TaskWriting", WatchedTaskWriting)
-    for name, line in (("_write_here", WROTE_HERE), ("_write_by_tasks", WROTE_BY_TASKS)):
-        _replace(stream_query.BatchWriting, name, _watched(getattr(stream_query.BatchWriting, name), line))
+    _replace(stream_query, "StreamTaskWriter", WatchedTaskWriter)
+    append = stream_query.StreamBatchWriter._append  # noqa: SLF001 - where driver or tasks are chosen
 
+    def append_watched(
+        batches: stream_query.StreamBatchWriter,
+        writer: stream_query.StreamTaskWriter,
+        batch: DataFrame,
+        *,
+        by_tasks: bool,
+    ) -> list[stream_query.Appended]:
+        note(case_of(batches._options), WROTE_BY_TASKS if by_tasks else WROTE_HERE)  # noqa: SLF001
+        return append(batches, writer, batch, by_tasks=by_tasks)
 
-def _watched(write: Callable[..., int], line: str) -> Callable[..., int]:
-    def watched(batches: stream_query.BatchWriting, producer: Producer, batch: DataFrame) -> int:
-        note(case_of(batches._options), line)  # noqa: SLF001
-        return write(batches, producer, batch)
-
-    return watched
+    _replace(stream_query.StreamBatchWriter, "_append", append_watched)
 
 
 def _replace(place: object, name: str, value: object) -> None:

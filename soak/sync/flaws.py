@@ -21,7 +21,7 @@ from everbrook.spark.postgres.positions import Reached
 from everbrook.spark.postgres.receiver import Receiver
 from everbrook.spark.postgres.slot import Replication
 from everbrook.spark.postgres.table import create, exists
-from everbrook.spark.postgres.table_query import BatchWriting
+from everbrook.spark.postgres.table_query import TableBatchWriter
 from soak.spark.journal import note
 from soak.sync.controls import CONFIRMED_ON_RECEIPT, HELD, POSITIONS_FORGOTTEN
 
@@ -36,7 +36,7 @@ def break_rule(flaw: str) -> None:
 
 def _forget_positions() -> None:
     """Write rows as if no batch were ever run again, to a table that takes them: it has no key of theirs."""
-    lock, write = positions.lock, BatchWriting.write
+    lock, write = positions.lock, TableBatchWriter.write
 
     def forgetful(cursor: Cursor, sink: str, streams: Any) -> dict[str, Reached]:  # noqa: ANN401
         return dict.fromkeys(lock(cursor, sink, streams), Reached())
@@ -45,7 +45,7 @@ def _forget_positions() -> None:
         if not exists(cursor, name):
             create(cursor, name, EVENTS.replace(f",\n        {_KEY}", ""))
 
-    def held(writing: BatchWriting, batch: DataFrame, batch_id: int) -> None:
+    def held(writing: TableBatchWriter, batch: DataFrame, batch_id: int) -> None:
         write(writing, batch, batch_id)
         if writing._plan.options.mode == table_sink.APPEND:  # noqa: SLF001 - states have a guard of their own
             note(POSITIONS_FORGOTTEN, HELD)
@@ -53,9 +53,9 @@ def _forget_positions() -> None:
 
     _replace(positions, "lock", forgetful)
     _replace(table_sink, "create_events", without_key)
-    _replace(BatchWriting, "write", held)
+    _replace(TableBatchWriter, "write", held)
     # A task would have to break the rule too.
-    _replace(BatchWriting, "_write_by_tasks", BatchWriting._write_here)  # noqa: SLF001
+    _replace(TableBatchWriter, "_write_by_tasks", TableBatchWriter._write_on_driver)  # noqa: SLF001
 
 
 class HastySource(capture_source.PostgresDataSource):

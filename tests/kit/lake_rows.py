@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from everbrook.spark.lake.columns import Columns
 from everbrook.spark.lake.delta import DeltaLake
-from everbrook.spark.lake.lake_table import LakeOptions, Written
-from everbrook.spark.lake.lake_task import Work, write_rows
+from everbrook.spark.lake.lake_table import BatchFiles, LakeOptions
+from everbrook.spark.lake.lake_task import LakeTaskWriter, Work
 from everbrook.spark.lake.message_fields import json_columns
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -39,13 +39,13 @@ def table_at(folder: Path, query: str = QUERY, columns: Columns = ()) -> DeltaLa
     return made
 
 
-def write_files(table: DeltaLake, batch: int, *rows: pa.RecordBatch, **incarnations: str) -> Written:
+def write_files(table: DeltaLake, batch: int, *rows: pa.RecordBatch, **incarnations: str) -> BatchFiles:
     """Write files of a batch, which are not part of the table yet."""
     folder, name = table.folder, f"{table.query}-{batch:09d}"
     letters = str(folder / "letters")
     work = Work(name, str(folder), letters, table.columns(), True, 1, 100, incarnations)  # noqa: FBT003 - evolve
-    report = write_rows(work, rows)
-    return Written(batch, report.columns, report.files)
+    written = LakeTaskWriter(work).write_rows(rows)
+    return BatchFiles(batch, written.columns, written.files)
 
 
 def write(table: DeltaLake, batch: int, *rows: pa.RecordBatch, **incarnations: str) -> None:

@@ -14,7 +14,7 @@ from everbrook.spark.shipping import write_archive
 from everbrook.spark.streams.appender import Producer
 from everbrook.spark.streams.messages import layout_of
 from everbrook.spark.streams.rows import RAW
-from everbrook.spark.streams.stream_query import TaskWriting
+from everbrook.spark.streams.stream_query import StreamTaskWriter
 from everbrook.spark.streams.writer import StreamWriter
 from tests.spark.cluster import bare_python
 
@@ -52,6 +52,6 @@ def test_a_class_that_arrives_where_nothing_is_says_what_to_do(python: str) -> N
 
 def test_what_tasks_get_says_it_too(python: str) -> None:
     sink = SinkOptions(server=ServerOptions(), stream="a")
-    task = TaskWriting(sink, layout_of(RAW["string"], sink), Producer("p", 0))
+    task = StreamTaskWriter(sink, layout_of(RAW["string"], sink), Producer("p", 0))
     for sent in (StreamWriter(sink, RAW["string"], overwrite=False), as_function(task)):
         assert b"ship=True" in run(python, "", sent).stderr

@@ -9,7 +9,7 @@ import pytest
 
 from everbrook.spark.lake.delta import DeltaLake, open_table
 from everbrook.spark.lake.lake_errors import ColumnsChanged, LakeUnwritable, TableMismatch
-from everbrook.spark.lake.lake_table import LakeOptions, Written, require_apart
+from everbrook.spark.lake.lake_table import BatchFiles, LakeOptions, require_apart
 from everbrook.spark.lake.message_fields import json_columns
 from tests.kit.lake_rows import QUERY, rows_of, table_at, write, write_files
 
@@ -104,7 +104,7 @@ def test_a_batch_whose_new_column_the_table_has_otherwise_by_now_is_not_committe
 def _two(folder: Path, *messages: dict[str, Any]) -> list[Callable[[], DeltaLake]]:
     """Let two queries write files at the same time, and give what commits those of each."""
 
-    def commit(table: DeltaLake, written: Written) -> DeltaLake:
+    def commit(table: DeltaLake, written: BatchFiles) -> DeltaLake:
         table.commit(written)
         return table
 

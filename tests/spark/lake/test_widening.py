@@ -7,7 +7,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from everbrook.spark.lake.columns import Column
-from everbrook.spark.lake.lake_query import BatchWriting
+from everbrook.spark.lake.lake_query import LakeBatchWriter
 from everbrook.spark.lake.lake_table import LakeOptions
 from everbrook.spark.lake.lake_task import Work
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions
@@ -20,9 +20,9 @@ def written(folder: Path, *values: object, known: tuple[Column, ...] = ()) -> li
     rows = pa.Table.from_batches([rows_of({"x": value}, first=place) for place, value in enumerate(values)])
     places = str(folder), str(folder / "letters")
     work = Work("q-0", *places, table.columns(), evolve=True, group=1, max_columns=10, chunk_rows=1)
-    writing = BatchWriting(LakeOptions(str(folder)), (), DeadLetterOptions())
+    writing = LakeBatchWriter(LakeOptions(str(folder)), (), DeadLetterOptions())
     batch = cast("Any", SimpleNamespace(toArrow=lambda: rows))
-    reports, _ = writing._settled(batch, work, large=False)  # noqa: SLF001
+    reports, _ = writing._settled(batch, work, by_tasks=False)  # noqa: SLF001
     files = [pa.parquet.read_table(folder / file.path, partitioning=None) for file in reports[0].files]
     assert len(list(folder.glob("stream_group=*/*/*.parquet"))) == len(files)
     return [(str(each.schema.field("x").type), each["x"].to_pylist()) for each in files]

@@ -210,17 +210,17 @@ def test_rows_without_what_the_source_tells_are_refused(job: Job, client: Client
 KILLED = """
 import os, signal, sys
 from everbrook.spark import session, write_postgres
-from everbrook.spark.postgres.table_query import BatchWriting
+from everbrook.spark.postgres.table_query import TableBatchWriter
 
 server, prefix, url, checkpoint = sys.argv[1:]
-write = BatchWriting.write
+write = TableBatchWriter.write
 
 def killed(self, batch, batch_id):
     write(self, batch, batch_id)
     if batch_id == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
-BatchWriting.write = killed
+TableBatchWriter.write = killed
 spark = session("killed", master="local[2]", config={"spark.ui.enabled": "false", "spark.driver.memory": "1g"})
 options = {"url": server, "streamPrefix": prefix, "startingOffsets": "earliest", "maxRowsPerTrigger": "20"}
 frame = spark.readStream.format("everbrook").options(**options).load()

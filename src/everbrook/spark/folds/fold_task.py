@@ -30,7 +30,7 @@ from everbrook.protocol.content_type import parse_media_type
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyProducers
 from everbrook.protocol.frames import Frames
 from everbrook.protocol.state_changes import InvalidChange
-from everbrook.spark.arrival import Arriving
+from everbrook.spark.arrival import Arriving, settle_worker
 from everbrook.spark.connection import Connection, connect
 from everbrook.spark.folds.fold_options import FoldOptions
 from everbrook.spark.folds.fold_requests import Log, Opening, Ready, explained, open_all, publish_all, read_log
@@ -40,7 +40,6 @@ from everbrook.spark.folds.report import Current, Gone, NotPublished, Overtaken,
 from everbrook.spark.options import InvalidOption
 from everbrook.spark.sinks.dead_letters import Letter, append_letters, cut_to_fit
 from everbrook.spark.streams.appender import BatchTooLarge, Producer, QuerySuperseded
-from everbrook.spark.streams.fetch import settle_worker
 from everbrook.spark.streams.offsets import BEGINNING, offset_of
 
 _NAMES = ["offset", "next_offset", "appended_at", "value"]

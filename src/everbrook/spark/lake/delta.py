@@ -42,7 +42,7 @@ from everbrook.spark.lake.columns import (
 )
 from everbrook.spark.lake.files import SMALL_BYTES, File, Partition
 from everbrook.spark.lake.lake_errors import LakeUnwritable, RunSuperseded, TableMismatch, require_there, told_of
-from everbrook.spark.lake.lake_table import LakeOptions, Written, new_columns, require_columns
+from everbrook.spark.lake.lake_table import BatchFiles, LakeOptions, new_columns, require_columns
 from everbrook.spark.options import InvalidOption
 
 _CONSTRAINT = "delta.constraints."
@@ -136,7 +136,7 @@ class DeltaLake:
         """Tell whether a batch is in the table."""
         return self._done(self._table()) >= batch
 
-    def commit(self, written: Written) -> None:
+    def commit(self, written: BatchFiles) -> None:
         """Make files part of the table, and note the batch, in one commit."""
         for attempt in range(1, _ATTEMPTS + 1):
             table = self._table()
@@ -249,7 +249,7 @@ class DeltaLake:
         if new:
             table.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
 
-    def _append(self, table: DeltaTable, written: Written) -> None:
+    def _append(self, table: DeltaTable, written: BatchFiles) -> None:
         require_plain(self.folder, table)
         self._require_run(table)
         require_there(self.folder, [file.path for file in written.files])

@@ -9,8 +9,7 @@ query take turns, batch by batch: the second finds the batch of the first.
 """
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StructType
 
 from everbrook.file_lock import take_lock
-from everbrook.spark.arrival import as_function
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own, settle
 from everbrook.spark.lake.delta import DeltaLake
 from everbrook.spark.lake.files import File, Group
@@ -35,29 +33,26 @@ from everbrook.spark.lake.lake_table import (
     INFERRED,
     MOST_COLUMNS,
     RAW,
+    BatchFiles,
     LakeOptions,
-    Written,
     check_format,
     check_options,
     require_apart,
 )
 from everbrook.spark.lake.lake_task import (
     LETTER_COLUMNS,
-    REPORT,
-    Report,
-    TaskWriting,
+    LakeTaskWriter,
+    TaskFiles,
     Work,
-    parse_report,
-    publish_letters,
-    write_rows,
+    publish_files,
 )
 from everbrook.spark.lake.message_fields import json_columns, raw_columns
 from everbrook.spark.options import DEFAULT_TABLE_TUNING, InvalidOption, ServerOptions, TableTuning
-from everbrook.spark.shipping import is_remote
+from everbrook.spark.sinks.batch_writer import BatchWriter, OnDeadLetters, require_local
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions, parse_dead_letters
-from everbrook.spark.sinks.foreach_batch import RunningQuery
 from everbrook.spark.sinks.query_plan import incarnations_of
+from everbrook.spark.sinks.task_writer import write_by_tasks, write_on_driver
 from everbrook.spark.streams.json_conversion import has_variant
 from everbrook.spark.streams.messages import VALUE, require_messages
 
@@ -98,7 +93,7 @@ def held(folder: Path, query: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-class BatchWriting:
+class LakeBatchWriter(BatchWriter):
     """Writes the batches of one query."""
 
     def __init__(
@@ -106,25 +101,35 @@ class BatchWriting:
         options: LakeOptions,
         columns: Columns,
         dead_letters: DeadLetterOptions,
-        on_dead_letters: Callable[[int], None] | None = None,
+        on_dead_letters: OnDeadLetters | None = None,
         tuning: TableTuning = DEFAULT_TABLE_TUNING,
     ) -> None:
+        super().__init__(tuning.large_bytes, on_dead_letters=on_dead_letters)
         self._options = options
         self._columns = columns
         self._dead_letters = dead_letters
-        self._on_dead_letters = on_dead_letters
-        self.query = RunningQuery(tuning.large_bytes)
         self._tables: tuple[DeltaLake, DeltaLake] | None = None
         self._files_added = 0
-        self._writing = threading.Lock()
 
-    def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a batch, unless it is there."""
-        query = self.query.get()
-        with self._writing, held(self._options.folder, str(query.id)):
-            rows, refused = self._open(str(query.id), batch_id)
-            if not rows.has(batch_id):
-                self._write(query, batch, batch_id, rows, refused)
+    def _write(self, query: StreamingQuery, batch: DataFrame, batch_id: int, *, by_tasks: bool) -> int | None:
+        query_id = str(query.id)
+        with held(self._options.folder, query_id):
+            rows, refused = self._open(query_id, batch_id)
+            if rows.has(batch_id):
+                return None
+            work = Work(
+                f"{query_id}-{batch_id:09d}",
+                str(self._options.folder),
+                str(self._options.folder / DEAD_LETTERS),
+                rows.columns(),
+                self._options.grows,
+                self._options.group,
+                self._options.max_columns,
+                incarnations_of(query),
+            )
+            written, work = self._settled(batch, work, by_tasks=by_tasks)
+            self._commit(query_id, batch_id, work, written, rows, refused)
+            return sum(each.size_bytes for each in written)
 
     def prepare(self) -> None:
         """Make the table and that of dead letters, or say why they can't be written, before the query begins."""
@@ -143,58 +148,39 @@ class BatchWriting:
             self._tables = rows, refused
         return self._tables
 
-    def _write(
-        self, query: StreamingQuery, batch: DataFrame, batch_id: int, rows: DeltaLake, refused: DeltaLake
-    ) -> None:
-        work = Work(
-            f"{query.id}-{batch_id:09d}",
-            str(self._options.folder),
-            str(self._options.folder / DEAD_LETTERS),
-            rows.columns(),
-            self._options.grows,
-            self._options.group,
-            self._options.max_columns,
-            incarnations_of(query),
-        )
-        reports, work = self._settled(batch, work, large=self.query.in_large_batch())
-        self.query.written_bytes = sum(report.size_bytes for report in reports)
-        self._commit(str(query.id), batch_id, work, reports, rows, refused)
-
-    def _settled(self, batch: DataFrame, work: Work, *, large: bool) -> tuple[list[Report], Work]:
+    def _settled(self, batch: DataFrame, work: Work, *, by_tasks: bool) -> tuple[list[TaskFiles], Work]:
         """Write files whose columns are all the same, also where tasks, or parts of one, have found different ones."""
-        run = _by_tasks if large else _here
-        reports = run(batch, work)
-        found = [report.columns for report in reports]
+        written = _write_files(batch, work, by_tasks=by_tasks)
+        found = [each.columns for each in written]
         columns = settle(work.columns, found, self._options.max_columns)
-        if not any(report.widened for report in reports) and all(set(each) <= set(columns) for each in found):
-            return reports, replace(work, columns=columns)
-        _remove(work, reports)
+        if not any(each.widened for each in written) and all(set(each) <= set(columns) for each in found):
+            return written, replace(work, columns=columns)
+        _remove(work, written)
         again = replace(work, columns=columns, evolve=False)
-        return run(batch, again), again
+        return _write_files(batch, again, by_tasks=by_tasks), again
 
     def _commit(
-        self, query: str, batch_id: int, work: Work, reports: list[Report], rows: DeltaLake, refused: DeltaLake
+        self, query: str, batch_id: int, work: Work, written: list[TaskFiles], rows: DeltaLake, refused: DeltaLake
     ) -> None:
-        put_aside = [file for report in reports for file in report.letters]
-        if put_aside:
-            self._put_aside(query, Written(batch_id, LETTER_COLUMNS, put_aside), refused)
-        files = [file for report in reports for file in report.files]
+        # Dead letters come first: once the table has the batch, it is not written again.
+        letter_files = [file for each in written for file in each.letters]
+        if letter_files:
+            self._put_aside(query, BatchFiles(batch_id, LETTER_COLUMNS, letter_files), refused)
+        files = [file for each in written for file in each.files]
         if files:
-            rows.commit(Written(batch_id, work.columns, files))
+            rows.commit(BatchFiles(batch_id, work.columns, files))
             self._files_added += len(files)
             self._compact(rows)
 
-    def _put_aside(self, query: str, written: Written, refused: DeltaLake) -> None:
-        options = self._dead_letters
+    def _put_aside(self, query: str, letter_files: BatchFiles, refused: DeltaLake) -> None:
         folder = self._options.folder / DEAD_LETTERS
-        if options.stream is not None:
-            publish_letters(options, options.stream, query, folder, written)
-        elif refused.has(written.batch):
-            _unlink(folder, written.files)
+        if self._dead_letters.stream is not None:
+            publish_files(self._dead_letters, query, folder, letter_files)
+        elif refused.has(letter_files.batch):
+            _unlink(folder, letter_files.files)
         else:
-            refused.commit(written)
-        if self._on_dead_letters is not None:
-            self._on_dead_letters(sum(file.rows for file in written.files))
+            refused.commit(letter_files)
+        self._count_dead_letters(sum(file.rows for file in letter_files.files))
 
     def _compact(self, rows: DeltaLake) -> None:
         if self._options.compact_after and self._files_added >= self._options.compact_after:
@@ -207,19 +193,15 @@ def _tables(options: LakeOptions, query: str) -> tuple[DeltaLake, DeltaLake]:
     return DeltaLake(options, query), DeltaLake(beside, query)
 
 
-def _here(batch: DataFrame, work: Work) -> list[Report]:
-    return [write_rows(work, batch.toArrow().to_batches())]
+def _write_files(batch: DataFrame, work: Work, *, by_tasks: bool) -> list[TaskFiles]:
+    writer = LakeTaskWriter(work)
+    return write_by_tasks(batch, writer, TaskFiles) if by_tasks else write_on_driver(batch, writer)
 
 
-def _by_tasks(batch: DataFrame, work: Work) -> list[Report]:
-    told = batch.mapInArrow(as_function(TaskWriting(work)), REPORT).collect()
-    return [parse_report(bytes(row.report)) for row in told]
-
-
-def _remove(work: Work, reports: list[Report]) -> None:
+def _remove(work: Work, written: list[TaskFiles]) -> None:
     """Remove files of an attempt that is made again."""
-    for report in reports:
-        for folder, files in ((work.rows, report.files), (work.letters, report.letters)):
+    for each in written:
+        for folder, files in ((work.rows, each.files), (work.letters, each.letters)):
             _unlink(Path(folder), files)
 
 
@@ -246,7 +228,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     server: ServerOptions | None = None,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
-    on_dead_letters: Callable[[int], None] | None = None,
+    on_dead_letters: OnDeadLetters | None = None,
     tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
     """Begin to write messages to a Delta table, exactly once, and give the query.
@@ -258,18 +240,15 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     with `schema="raw"` a row has the message as it is. What is no JSON object goes to the table `_dead_letters` within
     the folder, or to a stream (`dead_letters="stream:name"`).
     """
-    if is_remote(df.sparkSession):
-        raise InvalidOption(
-            "write_lake runs on the driver, which Spark Connect does not let it: use a session of this process"
-        )
+    require_local(df, "write_lake")
     options = LakeOptions(path, schema, evolve, group, max_columns, compact_after, retention_hours)
     check_format(format)
     check_options(options)
     _require_schema(df.schema)
     letters = parse_dead_letters(dead_letters, server or ServerOptions(url=server_url, token=server_token))
-    batches = BatchWriting(options, _columns(df, schema), letters, on_dead_letters, tuning)
+    batches = LakeBatchWriter(options, _columns(df, schema), letters, on_dead_letters, tuning)
     batches.prepare()
-    return batches.query.start(write_with(df, checkpoint, trigger, query_name), batches.write)
+    return batches.start(write_with(df, checkpoint, trigger, query_name))
 
 
 def _require_schema(schema: StructType) -> None:

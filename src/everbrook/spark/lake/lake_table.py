@@ -41,7 +41,7 @@ class LakeOptions(Struct, frozen=True):
         return self.schema == INFERRED if self.evolve is None else self.evolve
 
 
-class Written(Struct, frozen=True):
+class BatchFiles(Struct, frozen=True):
     """The files of a batch, and the columns that the table has with them."""
 
     batch: int

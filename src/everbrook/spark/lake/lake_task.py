@@ -12,13 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from everbrook.spark.arrival import Arriving
-from everbrook.spark.connection import connect
 from everbrook.spark.lake.columns import (
     APPENDED_AT,
     INCARNATION,
@@ -32,16 +29,14 @@ from everbrook.spark.lake.columns import (
     own_fields,
 )
 from everbrook.spark.lake.files import File, FileWriter, Group, grouping
-from everbrook.spark.lake.lake_table import Written
+from everbrook.spark.lake.lake_table import BatchFiles
 from everbrook.spark.lake.message_fields import VALUE, Messages, messages_of
-from everbrook.spark.sinks.dead_letters import DeadLetterOptions, Letter, append_letters
-from everbrook.spark.streams.appender import Producer
-from everbrook.spark.streams.fetch import settle_worker
+from everbrook.spark.sinks.dead_letters import DeadLetterOptions, Letter, publish_letters
+from everbrook.spark.sinks.task_writer import TaskWriter
 from everbrook.spark.streams.messages import InvalidRow
 
 REASON, PAYLOAD = "reason", "message"
 LETTER_COLUMNS: Columns = (Column(REASON, pa.string()), Column(PAYLOAD, pa.binary()))
-REPORT = "report BINARY"
 TIME = "time"
 
 
@@ -55,9 +50,9 @@ def letters_of(rows: pa.Table, messages: pa.ChunkedArray, refused: Mapping[int, 
     return pa.Table.from_arrays(columns, schema=file_schema(LETTER_COLUMNS))
 
 
-def publish_letters(options: DeadLetterOptions, stream: str, query: str, folder: Path, written: Written) -> None:
-    """Append dead letters to their stream, and remove the files that they came in."""
-    paths = [folder / file.path for file in written.files]
+def publish_files(options: DeadLetterOptions, query: str, folder: Path, letter_files: BatchFiles) -> None:
+    """Append dead letters to their stream, and remove the files in which tasks have put them."""
+    paths = [folder / file.path for file in letter_files.files]
     rows = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
     # They have the same order whenever the batch is run again.
     rows = rows.sort_by([(FROM, "ascending"), (OFFSET, "ascending"), (PAYLOAD, "ascending")])
@@ -65,8 +60,7 @@ def publish_letters(options: DeadLetterOptions, stream: str, query: str, folder:
         Letter({FROM: row[FROM], OFFSET: row[OFFSET]}, row[REASON], row[PAYLOAD], row[INCARNATION] or "")
         for row in rows.select([FROM, OFFSET, REASON, PAYLOAD, INCARNATION]).to_pylist()
     ]
-    producer = Producer(f"dead-letters-{query}", written.batch)
-    append_letters(connect(options.server), options.server, stream, producer, letters)
+    publish_letters(options, query, letter_files.batch, letters)
     for path in paths:
         path.unlink(missing_ok=True)
 
@@ -89,8 +83,8 @@ class Work(Struct, frozen=True):
     """How much is read and written at once: so many rows, or so many bytes."""
 
 
-class Report(Struct):
-    """What a task has done."""
+class TaskFiles(Struct):
+    """The files that a task has written."""
 
     files: list[File]
     letters: list[File]
@@ -105,19 +99,25 @@ class Report(Struct):
         return columns_in(pa.ipc.read_schema(pa.py_buffer(self.schema)))
 
 
-def write_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Report:
-    """Write rows to files."""
-    messages = messages_of(work.columns, evolve=work.evolve, most=work.max_columns)
-    group_of = grouping(work.group)
-    rows, letters = (FileWriter(Path(folder), work.name, group_of) for folder in (work.rows, work.letters))
-    size_bytes = 0
-    for chunk in _chunks(work, batches):
-        size_bytes += chunk.nbytes
-        _write_chunk(messages, _with_incarnations(work, chunk), rows, letters)
-    rows.close()
-    letters.close()
-    schema = file_schema(messages.columns).serialize().to_pybytes()
-    return Report(rows.files, letters.files, schema, size_bytes, messages.widened)
+class LakeTaskWriter(TaskWriter[TaskFiles]):
+    """Writes rows to files."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> TaskFiles:
+        work = self._work
+        messages = messages_of(work.columns, evolve=work.evolve, most=work.max_columns)
+        group_of = grouping(work.group)
+        rows, letters = (FileWriter(Path(folder), work.name, group_of) for folder in (work.rows, work.letters))
+        size_bytes = 0
+        for chunk in _chunks(work, batches):
+            size_bytes += chunk.nbytes
+            _write_chunk(messages, _with_incarnations(work, chunk), rows, letters)
+        rows.close()
+        letters.close()
+        schema = file_schema(messages.columns).serialize().to_pybytes()
+        return TaskFiles(rows.files, letters.files, schema, size_bytes, messages.widened)
 
 
 def _write_chunk(messages: Messages, chunk: pa.Table, rows: FileWriter, letters: FileWriter) -> None:
@@ -161,21 +161,3 @@ def _chunks(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]
             waiting, rows, size_bytes = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting)
-
-
-class TaskWriting(metaclass=Arriving):
-    """What a task does with its rows."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write rows, and report the files."""
-        settle_worker()
-        report = msgspec.msgpack.encode(write_rows(self._work, batches))
-        yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], ["report"])
-
-
-def parse_report(report: bytes) -> Report:
-    """Read the report of a task."""
-    return msgspec.msgpack.decode(report, type=Report)

@@ -9,15 +9,12 @@ server recognises the duplicates.
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
 from psycopg import sql
 
-from everbrook.spark.connection import connect
 from everbrook.spark.postgres.database import Cursor, Database
 from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.table import create, identifier_of
-from everbrook.spark.sinks.dead_letters import DeadLetterOptions, Letter, append_letters
-from everbrook.spark.streams.appender import Producer
+from everbrook.spark.sinks.dead_letters import MAX_REASON_CHARACTERS, DeadLetterOptions, Letter, publish_letters
 
 _CREATE = """
     CREATE TABLE IF NOT EXISTS {table} (
@@ -41,16 +38,6 @@ _SELECT = """
      WHERE sink = %s AND batch = %s ORDER BY stream, "offset", id
 """
 _DELETE = "DELETE FROM {table} WHERE sink = %s AND batch = %s"
-_MAX_REASON_CHARACTERS = 2000
-
-
-class DeadLetter(Struct, frozen=True):
-    """A message that fits in no row."""
-
-    stream: str
-    offset: str | None
-    reason: str
-    payload: bytes
 
 
 def prepare(cursor: Cursor, options: DeadLetterOptions) -> None:
@@ -58,34 +45,33 @@ def prepare(cursor: Cursor, options: DeadLetterOptions) -> None:
     create(cursor, options.table, _CREATE)
 
 
-def bury(cursor: Cursor, options: DeadLetterOptions, writer: Writer, table: str, letters: Sequence[DeadLetter]) -> None:
+def bury(cursor: Cursor, options: DeadLetterOptions, writer: Writer, table: str, letters: Sequence[Letter]) -> None:
     """Write dead letters in the transaction of the rows beside them."""
     if not letters:
         return
     statement = sql.SQL(_INSERT).format(table=identifier_of(options.table))
-    streams, offsets = [letter.stream for letter in letters], [letter.offset for letter in letters]
-    reasons = [letter.reason.replace("\0", "\\0")[:_MAX_REASON_CHARACTERS] for letter in letters]
+    streams, offsets = ([letter.place[name] for letter in letters] for name in ("stream", "offset"))
+    reasons = [letter.reason.replace("\0", "\\0")[:MAX_REASON_CHARACTERS] for letter in letters]
     payloads = [letter.payload for letter in letters]
     cursor.execute(statement, [writer.sink, writer.batch, table, streams, offsets, reasons, payloads])
 
 
-def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> int:
-    """Append the dead letters of a batch to their stream, once all of its rows are committed. Gives their number."""
+def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> None:
+    """Append the dead letters of a batch to their stream, once all of its rows are committed."""
+    if options.stream is None:
+        return
     table = identifier_of(options.table)
     chosen = [writer.sink, writer.batch]
     found = database.run(
         f"reading {options.table}",
         lambda cursor: cursor.execute(sql.SQL(_SELECT).format(table=table), chosen).fetchall(),
     )
-    if not found or options.stream is None:
-        return 0
-    letters = [_letter(row, writer) for row in found]
-    producer = Producer(f"dead-letters-{writer.query}", writer.batch)
-    append_letters(connect(options.server), options.server, options.stream, producer, letters)
+    if not found:
+        return
+    publish_letters(options, writer.query, writer.batch, [_letter(row, writer) for row in found])
     database.run(
         f"emptying {options.table}", lambda cursor: cursor.execute(sql.SQL(_DELETE).format(table=table), chosen)
     )
-    return len(found)
 
 
 def _letter(row: tuple[Any, ...], writer: Writer) -> Letter:

@@ -7,7 +7,7 @@ by the same rules (`table_sink`), so a batch may be started by one and finished 
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,36 +16,41 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everbrook.spark.arrival import Arriving, as_function
-from everbrook.spark.options import DEFAULT_TABLE_TUNING, InvalidOption, ServerOptions, TableTuning
+from everbrook.spark.options import DEFAULT_TABLE_TUNING, ServerOptions, TableTuning
 from everbrook.spark.postgres import letter_table as letters
-from everbrook.spark.postgres.copy_text import numbers_of
 from everbrook.spark.postgres.database import Database
 from everbrook.spark.postgres.mapping import NEXT_OFFSET, OFFSET, STREAM, TOLD, Told
 from everbrook.spark.postgres.positions import TABLE, Writer, unknown
-from everbrook.spark.postgres.table_sink import (
-    Plan,
-    Sink,
-    Written,
-    parse_options,
-    prepare,
-)
-from everbrook.spark.shipping import is_remote
+from everbrook.spark.postgres.table_sink import Plan, RowCounts, Sink, parse_options, prepare
+from everbrook.spark.sinks.batch_writer import BatchWriter, OnDeadLetters, require_local
 from everbrook.spark.sinks.checkpoint import write_with
-from everbrook.spark.sinks.foreach_batch import RunningQuery
 from everbrook.spark.sinks.query_plan import identities_of, whole_streams
-from everbrook.spark.streams.fetch import settle_worker
+from everbrook.spark.sinks.task_writer import TaskWriter, write_by_tasks
 from everbrook.spark.streams.messages import require_messages
 
 logger = logging.getLogger(__name__)
 
 _MAX_SHOWN = 10
-_COUNTS = "rows LONG, refused LONG, size_bytes LONG"
 SESSION_EVENTS = "session_events"
 
 
-class BatchWriting:
-    """Writes the batches of one query."""
+class TableTaskWriter(TaskWriter[RowCounts]):
+    """Writes the rows of a task, over a connection of its own."""
+
+    def __init__(self, plan: Plan, writer: Writer) -> None:
+        self._plan = plan
+        self._writer = writer
+
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> RowCounts:
+        database = Database(self._plan.options.database)
+        try:
+            return Sink(database, self._plan).write(self._writer, batches)
+        finally:
+            database.close()
+
+
+class TableBatchWriter(BatchWriter):
+    """Writes the batches of one query to a table."""
 
     def __init__(
         self,
@@ -54,23 +59,18 @@ class BatchWriting:
         *,
         in_order: bool,
         tuning: TableTuning,
-        on_dead_letters: Callable[[int], None] | None = None,
+        on_dead_letters: OnDeadLetters | None = None,
     ) -> None:
+        super().__init__(tuning.large_bytes, on_dead_letters=on_dead_letters)
         self._plan = plan
-        self._on_dead_letters = on_dead_letters
         self._sink_id = sink_id
         self._in_order = in_order
         self._database = Database(plan.options.database)
         self._sink = Sink(self._database, plan)
-        self.query = RunningQuery(tuning.large_bytes)
         self._warned = False
-        self._writing = threading.Lock()
 
-    def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a batch."""
-        query = self.query.get()
-        query_id = str(query.id)
-        streams = identities_of(query)
+    def _write(self, query: StreamingQuery, batch: DataFrame, batch_id: int, *, by_tasks: bool) -> int:
+        query_id, streams = str(query.id), identities_of(query)
         writer = Writer(
             self._sink_id or query_id,
             query_id,
@@ -78,15 +78,11 @@ class BatchWriting:
             {name: each.incarnation for name, each in streams.items()},
             {name: each.created_at_ms for name, each in streams.items() if each.created_at_ms is not None},
         )
-        with self._writing:
-            self._warn_once(writer)
-            write = self._write_by_tasks if self.query.in_large_batch() else self._write_here
-            written = write(writer, batch)
-            self.query.written_bytes = written.size_bytes
-            if written.refused and self._on_dead_letters is not None:
-                self._on_dead_letters(written.refused)
-            if self._plan.options.dead_letters.stream is not None:
-                letters.publish(self._database, self._plan.options.dead_letters, writer)
+        self._warn_once(writer)
+        written = self._write_by_tasks(writer, batch) if by_tasks else self._write_on_driver(writer, batch)
+        self._count_dead_letters(written.refused)
+        letters.publish(self._database, self._plan.options.dead_letters, writer)
+        return written.size_bytes
 
     def _warn_once(self, writer: Writer) -> None:
         """Name streams of the first batch whose rows may be left out if they were created again."""
@@ -96,47 +92,33 @@ class BatchWriting:
         if streams:
             shown = ", ".join(map(repr, streams[:_MAX_SHOWN])) + (", …" if len(streams) > _MAX_SHOWN else "")
             logger.warning(
-                "positions of an earlier version do not tell the incarnations of %d streams: %s. If one of them was "
+                "positions of an earlier version do not contain the incarnations of %d streams: %s. If one of them was "
                 "created anew since, delete its row in %s, or its rows before the old position are left out",
                 *(len(streams), shown, TABLE),
             )
         self._warned = True
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, once no batch is being written."""
         with self._writing:
             self._database.close()
 
-    def _write_here(self, writer: Writer, batch: DataFrame) -> Written:
+    def _write_on_driver(self, writer: Writer, batch: DataFrame) -> RowCounts:
         table = batch.toArrow()
         if not self._in_order:
             table = table.sort_by([(STREAM, "ascending"), (OFFSET, "ascending")])
         return self._sink.write(writer, table.to_batches())
 
-    def _write_by_tasks(self, writer: Writer, batch: DataFrame) -> Written:
+    def _write_by_tasks(self, writer: Writer, batch: DataFrame) -> RowCounts:
         if not self._in_order:
+            # A position is the end of a prefix of its stream, so one task must have all rows of a stream, in order.
             batch = batch.repartition(STREAM).sortWithinPartitions(STREAM, OFFSET)
-        done = batch.mapInArrow(as_function(TaskWriting(self._plan, writer)), _COUNTS).collect()
-        return Written(*(sum(row[place] for row in done) for place in range(3)))
-
-
-class TaskWriting(metaclass=Arriving):
-    """What a task does with its rows."""
-
-    def __init__(self, plan: Plan, writer: Writer) -> None:
-        self._plan = plan
-        self._writer = writer
-
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write rows over a connection of this task, and give their number."""
-        settle_worker()
-        database = Database(self._plan.options.database)
-        try:
-            written = Sink(database, self._plan).write(self._writer, batches)
-        finally:
-            database.close()
-        counts = (written.rows, written.refused, written.size_bytes)
-        yield pa.RecordBatch.from_arrays([numbers_of([count]) for count in counts], ["rows", "refused", "size_bytes"])
+        counts = write_by_tasks(batch, TableTaskWriter(self._plan, writer), RowCounts)
+        return RowCounts(
+            sum(each.rows for each in counts),
+            sum(each.refused for each in counts),
+            sum(each.size_bytes for each in counts),
+        )
 
 
 def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
@@ -157,7 +139,7 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     retry_secs: float = 15.0,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
-    on_dead_letters: Callable[[int], None] | None = None,
+    on_dead_letters: OnDeadLetters | None = None,
     tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
     """Begin to write messages to a table of Postgres, exactly once, and give the query.
@@ -170,10 +152,7 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     entity is one row. What fits in no row goes to the table `everbrook_dead_letters`, or to a stream
     (`dead_letters="stream:name"`, at `server_url`; `server` has all that is to be said of it, if that is more).
     """
-    if is_remote(df.sparkSession):
-        raise InvalidOption(
-            "write_postgres runs on the driver, which Spark Connect does not let it: use a session of this process"
-        )
+    require_local(df, "write_postgres")
     server = server or ServerOptions(url=server_url, token=server_token)
     options = parse_options(
         url=url,
@@ -194,19 +173,13 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     finally:
         database.close()
     in_order = whole_streams(df)
-    batches = BatchWriting(plan, sink_id, in_order=in_order, tuning=tuning, on_dead_letters=on_dead_letters)
-    return _start(df, checkpoint, batches, trigger, query_name)
-
-
-def _start(
-    df: DataFrame, checkpoint: str, batches: BatchWriting, trigger: Mapping[str, Any] | None, query_name: str | None
-) -> StreamingQuery:
-    query = batches.query.start(write_with(df, checkpoint, trigger, query_name), batches.write)
+    batches = TableBatchWriter(plan, sink_id, in_order=in_order, tuning=tuning, on_dead_letters=on_dead_letters)
+    query = batches.start(write_with(df, checkpoint, trigger, query_name))
     threading.Thread(target=_close_at_end, args=(query, batches), daemon=True, name="everbrook-postgres").start()
     return query
 
 
-def _close_at_end(query: StreamingQuery, batches: BatchWriting) -> None:
+def _close_at_end(query: StreamingQuery, batches: TableBatchWriter) -> None:
     """Close the connection of a query when that ends, however it does."""
     try:
         query.awaitTermination()

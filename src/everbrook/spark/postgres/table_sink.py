@@ -21,7 +21,6 @@ from everbrook.spark.postgres import letter_table, positions
 from everbrook.spark.postgres.append import Append
 from everbrook.spark.postgres.copy_text import column_of
 from everbrook.spark.postgres.database import Cursor, Database, DatabaseOptions, parse_database
-from everbrook.spark.postgres.letter_table import DeadLetter
 from everbrook.spark.postgres.mapping import (
     NEXT_OFFSET,
     OFFSET,
@@ -40,7 +39,7 @@ from everbrook.spark.postgres.mapping import (
 from everbrook.spark.postgres.positions import Reached, Writer
 from everbrook.spark.postgres.table import Table, look_up, require_columns
 from everbrook.spark.postgres.upsert import Shape, Upsert, shape_of
-from everbrook.spark.sinks.dead_letters import DeadLetterOptions, parse_dead_letters
+from everbrook.spark.sinks.dead_letters import DeadLetterOptions, Letter, parse_dead_letters
 from everbrook.spark.streams.messages import InvalidRow
 from everbrook.spark.streams.offsets import Position
 
@@ -178,8 +177,8 @@ class Plan(Struct, frozen=True):
     paths: dict[str, Path]
 
 
-class Written(Struct):
-    """What was done."""
+class RowCounts(Struct):
+    """How many rows were written and refused, and the size of all of them."""
 
     rows: int = 0
     refused: int = 0
@@ -273,9 +272,9 @@ class Sink:
         self._plan = plan
         self._target = _target(plan)
 
-    def write(self, writer: Writer, batches: Iterable[pa.RecordBatch]) -> Written:
+    def write(self, writer: Writer, batches: Iterable[pa.RecordBatch]) -> RowCounts:
         """Write rows, each stream's in the order of its offsets."""
-        written = Written()
+        written = RowCounts()
         doing = f"writing to the table {self._plan.table.name!r}"
         for piece in pieces_of(batches):
             rows, refused = self._database.run(doing, partial(self._apply, writer, piece))
@@ -294,11 +293,10 @@ class Sink:
         return rows.num_rows, len(refused)
 
 
-def _letters(rows: pa.RecordBatch, refused: Mapping[int, str]) -> list[DeadLetter]:
+def _letters(rows: pa.RecordBatch, refused: Mapping[int, str]) -> list[Letter]:
     return [
-        DeadLetter(
-            rows.column(STREAM)[place].as_py(),
-            rows.column(OFFSET)[place].as_py(),
+        Letter(
+            {name: rows.column(name)[place].as_py() for name in (STREAM, OFFSET)},
             reason,
             rows.column(VALUE).slice(place, 1).cast(pa.binary())[0].as_py(),
         )

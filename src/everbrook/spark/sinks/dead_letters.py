@@ -17,13 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import PayloadTooLarge
-from everbrook.spark.connection import Connection
+from everbrook.spark.connection import Connection, connect
 from everbrook.spark.options import InvalidOption, ServerOptions, SinkOptions
 from everbrook.spark.streams.appender import Appender, BatchTooLarge, Producer
 from everbrook.spark.streams.messages import MESSAGE, STREAM
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
-_MAX_REASON_CHARACTERS = 2000
+MAX_REASON_CHARACTERS = 2000
 _ONE_BY_ONE = 1
 """A size of appends that makes each message an append of its own."""
 _CUT_FACTOR = 16
@@ -66,6 +66,13 @@ class Letter(Struct, frozen=True):
         """What letters are sorted by: the place of the message."""
         stream, offset, *more = (value or "" for value in self.place.values())
         return _short(stream), self.incarnation, offset, *map(_short, more)
+
+
+def publish_letters(options: DeadLetterOptions, query: str, batch: int, letters: Sequence[Letter]) -> None:
+    """Append the dead letters of a batch to their stream. The producer is the query, and the epoch is the batch."""
+    if options.stream is not None and letters:
+        producer = Producer(f"dead-letters-{query}", batch)
+        append_letters(connect(options.server), options.server, options.stream, producer, letters)
 
 
 def append_letters(
@@ -115,7 +122,7 @@ def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]
 
 def encode(letter: Letter, max_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
     """Write a letter as JSON, with its payload and its reason cut to a size. A payload that is not UTF-8 is base64."""
-    told = {**letter.place, "reason": letter.reason[: min(max_bytes, _MAX_REASON_CHARACTERS)]}
+    told = {**letter.place, "reason": letter.reason[: min(max_bytes, MAX_REASON_CHARACTERS)]}
     payload = letter.payload
     if payload is None:
         return msgspec.json.encode(told | {"payload": None})

@@ -4,13 +4,11 @@ A server that can bound a read is asked for [start, end). On any other server a 
 and deleted: it has the same messages, whatever is appended meanwhile.
 """
 
-import gc
 import logging
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from functools import cache
 from uuid import uuid4
 
 from msgspec import Struct
@@ -43,12 +41,6 @@ class Task(Struct, frozen=True):
     ranges: tuple[Range, ...]
     content_types: tuple[str, ...]
     exact: bool = True
-
-
-@cache
-def settle_worker() -> None:
-    """Spare a worker the search for garbage in all that it has loaded: 30 ms, which Spark asks for after each task."""
-    gc.freeze()
 
 
 def read_task(connection: Connection, task: Task, *, fail_on_data_loss: bool) -> Iterator[Told]:

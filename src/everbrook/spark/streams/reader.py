@@ -24,12 +24,12 @@ from pyspark.sql.types import StructType
 
 from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
-from everbrook.spark.arrival import Arriving
+from everbrook.spark.arrival import Arriving, settle_worker
 from everbrook.spark.connection import connect
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.streams.bundle import bundled
 from everbrook.spark.streams.catalogue import Catalogue, Found, open_catalogue
-from everbrook.spark.streams.fetch import Task, read_task, settle_worker
+from everbrook.spark.streams.fetch import Task, read_task
 from everbrook.spark.streams.limits import in_turn, limit as limit_ranges, look_up_all, split_all
 from everbrook.spark.streams.losses import (
     FORGOTTEN,

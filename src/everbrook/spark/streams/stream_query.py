@@ -4,23 +4,24 @@ The driver appends a small batch; tasks append a large one, each of them all row
 rules (`appender`), so a batch may be started by one and finished by the other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
 import pyarrow as pa
+from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from everbrook.protocol.errors import NotFound
-from everbrook.spark.arrival import Arriving, as_function
 from everbrook.spark.connection import connect
 from everbrook.spark.options import InvalidOption, SinkOptions, StreamTuning, parse_sink
 from everbrook.spark.shipping import is_remote
+from everbrook.spark.sinks.batch_writer import BatchWriter
 from everbrook.spark.sinks.checkpoint import Checkpoint, write_with
-from everbrook.spark.sinks.foreach_batch import RunningQuery
 from everbrook.spark.sinks.query_plan import keeps_size
+from everbrook.spark.sinks.task_writer import TaskWriter, write_by_tasks, write_on_driver
 from everbrook.spark.streams.appender import Appender, Producer, require_order
 from everbrook.spark.streams.messages import STREAM, Layout, encode, layout_of
 from everbrook.spark.streams.stream_source import EverbrookDataSource
@@ -74,9 +75,8 @@ def start_writing(
     kept.keep_append_bytes(sink.max_append_bytes)
     kept.keep_order(layout.order_by)
     closing = ClosingStreams(sink, kept) if sink.close_on_finish else None
-    running = RunningQuery(tuning.large_bytes, keeps_size=keeps_size(df))
-    batches = BatchWriting(sink, layout, running, closing)
-    query = running.start(writer, batches.write)
+    batches = StreamBatchWriter(sink, layout, tuning.large_bytes, keeps_size=keeps_size(df), closing=closing)
+    query = batches.start(writer)
     return query if closing is None else ClosingQuery(query, closing.close)
 
 
@@ -91,63 +91,62 @@ def _write_remotely(writer: DataStreamWriter, sink: SinkOptions, given: Mapping[
     return writer.format(EverbrookDataSource.name()).options(**given).start()
 
 
-class BatchWriting:
-    """Writes the batches of one query."""
+class Appended(Struct, frozen=True):
+    """The streams to which rows were appended, and the size of the messages."""
 
-    def __init__(
-        self,
-        options: SinkOptions,
-        layout: Layout,
-        query: RunningQuery,
-        closing: "ClosingStreams | None" = None,
-    ) -> None:
-        self._options = options
-        self._layout = layout
-        self._closing = closing
-        self.query = query
-
-    def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Append a batch."""
-        producer = producer_of(str(self.query.get().id), self._options.sink_id, batch_id)
-        write = self._write_by_tasks if self.query.in_large_batch() else self._write_here
-        names, self.query.written_bytes = write(producer, batch)
-        if self._closing is not None:
-            self._closing.add(names)  # before Spark notes that the batch is done
-
-    def _write_here(self, producer: Producer, batch: DataFrame) -> tuple[set[str], int]:
-        table = batch.toArrow()
-        if not table.num_rows:
-            return set(), 0
-        messages = pa.Table.from_batches(encode(table.to_batches(), self._layout))
-        Appender(connect(self._options.server, self._options.bucket), self._options).append(producer, messages)
-        return set(messages.column(STREAM).unique().to_pylist()), int(messages.nbytes)
-
-    def _write_by_tasks(self, producer: Producer, batch: DataFrame) -> tuple[set[str], int]:
-        parted = batch.repartition(1) if self._options.stream is not None else batch.repartition(STREAM)
-        write = as_function(TaskWriting(self._options, self._layout, producer))
-        rows = parted.mapInArrow(write, "stream STRING, size_bytes LONG").collect()
-        return {row.stream for row in rows}, sum(row.size_bytes for row in rows)
+    streams: list[str]
+    size_bytes: int
 
 
-class TaskWriting(metaclass=Arriving):
-    """What a task does with its rows: all rows of each of its streams."""
+class StreamTaskWriter(TaskWriter[Appended]):
+    """Appends rows of a batch: in a task, all rows of each of its streams."""
 
     def __init__(self, options: SinkOptions, layout: Layout, producer: Producer) -> None:
         self._options = options
         self._layout = layout
         self._producer = producer
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Append rows, and give the names of their streams."""
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> Appended:
         encoded = list(encode(batches, self._layout))
-        if encoded:
-            messages = pa.Table.from_batches(encoded)
-            Appender(connect(self._options.server, self._options.bucket), self._options).append(
-                self._producer, messages
-            )
-            names = messages.column(STREAM).unique()
-            sizes = pa.array([messages.nbytes] + [0] * (len(names) - 1), pa.int64())
-            yield pa.RecordBatch.from_arrays([names, sizes], names=["stream", "size_bytes"])
+        messages = pa.Table.from_batches(encoded) if encoded else None
+        if messages is None or not messages.num_rows:
+            return Appended([], 0)
+        appender = Appender(connect(self._options.server, self._options.bucket), self._options)
+        appender.append(self._producer, messages)
+        return Appended(messages.column(STREAM).unique().to_pylist(), int(messages.nbytes))
+
+
+class StreamBatchWriter(BatchWriter):
+    """Appends the batches of one query to streams."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        layout: Layout,
+        large_bytes: int,
+        *,
+        keeps_size: bool,
+        closing: "ClosingStreams | None" = None,
+    ) -> None:
+        super().__init__(large_bytes, keeps_size=keeps_size)
+        self._options = options
+        self._layout = layout
+        self._closing = closing
+
+    def _write(self, query: StreamingQuery, batch: DataFrame, batch_id: int, *, by_tasks: bool) -> int:
+        producer = producer_of(str(query.id), self._options.sink_id, batch_id)
+        reports = self._append(StreamTaskWriter(self._options, self._layout, producer), batch, by_tasks=by_tasks)
+        if self._closing is not None:
+            # Before Spark marks the batch as done: a run that is killed in between must still close its streams.
+            self._closing.add({stream for report in reports for stream in report.streams})
+        return sum(report.size_bytes for report in reports)
+
+    def _append(self, writer: StreamTaskWriter, batch: DataFrame, *, by_tasks: bool) -> list[Appended]:
+        if not by_tasks:
+            return write_on_driver(batch, writer)
+        # The rows of a stream are one append, or a sequence of them: one task must have them all.
+        parted = batch.repartition(1) if self._options.stream is not None else batch.repartition(STREAM)
+        return write_by_tasks(parted, writer, Appended)
 
 
 class ClosingStreams:
