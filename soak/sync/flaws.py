@@ -70,7 +70,7 @@ class HastySource(capture_source.PostgresDataSource):
 @cache
 def _hurry() -> None:
     """Confirm what was received, and never look whether the slot still has what is needed."""
-    tell, get_cache = Receiver._tell, CaptureReader.getCache  # noqa: SLF001
+    tell, get_cache = Receiver._send_feedback, CaptureReader.getCache  # noqa: SLF001
 
     def hasty(receiver: Receiver, replication: Replication) -> None:
         receiver._confirmed = max(receiver._confirmed, receiver._transcriber._done[0])  # noqa: SLF001

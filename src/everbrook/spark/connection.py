@@ -28,7 +28,7 @@ from everbrook.client.models import Changes, Head, ProducerHead, StreamPage, hea
 from everbrook.client.retry import Retry
 from everbrook.client.wire.request import AnswerLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
-from everbrook.spark.http_pipeline import OK, Broken, Pipeline, Put, open_pipeline, target_of
+from everbrook.spark.http_pipeline import OK, Broken, PipelinedConnection, Request, open_pipeline, target_of
 from everbrook.spark.options import ServerOptions
 
 _SMALL_BYTES = 64 * 1024
@@ -55,7 +55,7 @@ class Connection:
     """A server, or a bucket of it, as the connector sees it. In another process it uses the connections of that."""
 
     def __init__(self, opened: "_Opened", options: ServerOptions, bucket: str | None) -> None:
-        server = parse_server(server_url(options.url))
+        server = parse_server(opened.url)
         self.transport = opened.transport
         self.root = server.streams if bucket is None else server.bucket(bucket)
         self._tls = opened.tls
@@ -110,7 +110,7 @@ class Connection:
         except AnswerLate:
             return None
 
-    def pipeline(self) -> Pipeline | None:
+    def pipeline(self) -> PipelinedConnection | None:
         """Open a connection for many small reads, if that is possible."""
         return open_pipeline(self.root.url, self._tls, self.transport.timeout_secs)
 
@@ -137,7 +137,7 @@ class Connection:
         target = target_of(self.root.stream(name), {}).rstrip("?")
         with closing(pipeline), suppress(Broken):
             for group in _grouped(posts):
-                puts = [Put(target, post.headers, post.body, "POST") for post in group]
+                puts = [Request(target, post.headers, post.body, "POST") for post in group]
                 for answer in pipeline.put(puts, self.transport.credentials):
                     if answer.status not in {OK, _DUPLICATE}:
                         return
@@ -166,11 +166,12 @@ class _Opened:
     """The connections of a process to one server. One that was forked off must not use those of its parent."""
 
     def __init__(self, options: ServerOptions) -> None:
-        self.tls = _tls(options)
+        self.url = server_url(options.url)
+        self.tls = _tls(options) if self.url.startswith("https:") else None
         self.http = httpx2.Client(verify=self.tls or False, limits=_LIMITS)
         self.transport = Transport(
             self.http,
-            home=server_url(options.url),
+            home=self.url,
             token=_token_of(options),
             # Tasks are near their server, or many: to compress pages takes longer than to send them.
             headers={"accept-encoding": "identity", **dict(options.headers)},
@@ -201,10 +202,7 @@ def _token_of(options: ServerOptions) -> Any:
     return options.token or os.environ.get("EVERBROOK_TOKEN") or None
 
 
-def _tls(options: ServerOptions) -> ssl.SSLContext | None:
-    """Say whom to trust. Where nothing is encrypted, the certificates of the system need not be loaded."""
-    if not server_url(options.url).startswith("https:"):
-        return None
+def _tls(options: ServerOptions) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=options.ca_file)
     if options.insecure:
         context.check_hostname = False

@@ -27,7 +27,7 @@ class Broken(Exception):
     """The connection did not hold. Nothing is known of what was not answered."""
 
 
-class Answer(Struct):
+class Response(Struct):
     """The answer to a request."""
 
     status: int
@@ -44,7 +44,7 @@ class Answer(Struct):
         return incarnation in {"", self.incarnation}
 
 
-class Put(Struct, frozen=True):
+class Request(Struct, frozen=True):
     """What is put where."""
 
     target: str
@@ -53,11 +53,11 @@ class Put(Struct, frozen=True):
     method: str = "PUT"
 
 
-class _Answers:
+class _Responses:
     """Collects answers as the parser finds them."""
 
     def __init__(self) -> None:
-        self.ready: deque[Answer] = deque()
+        self.ready: deque[Response] = deque()
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._parts: list[bytes] = []
@@ -76,7 +76,7 @@ class _Answers:
 
     def on_message_complete(self) -> None:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self.ready.append(Answer(self._parser.get_status_code(), self._headers, body))
+        self.ready.append(Response(self._parser.get_status_code(), self._headers, body))
         self._headers, self._parts = {}, []
 
 
@@ -84,7 +84,7 @@ class _Heads:
     """Collects answers to HEAD, which end with their headers even if these announce a body."""
 
     def __init__(self) -> None:
-        self.ready: deque[Answer] = deque()
+        self.ready: deque[Response] = deque()
         self._partial = b""
 
     def feed(self, data: bytes) -> None:
@@ -92,16 +92,16 @@ class _Heads:
         self.ready.extend(_head_of(head) for head in heads)
 
 
-def _head_of(head: bytes) -> Answer:
+def _head_of(head: bytes) -> Response:
     line, *fields = head.split(b"\r\n")
     version, _, status = line.partition(b" ")
     if not version.startswith(b"HTTP/1.1") or not status[:3].isdigit():
         raise Broken(f"the server answered {line[:100]!r} to HEAD")
     pairs = (field.partition(b":") for field in fields)
-    return Answer(int(status[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}, b"")
+    return Response(int(status[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}, b"")
 
 
-class Pipeline:
+class PipelinedConnection:
     """A connection over which requests follow each other without waiting."""
 
     def __init__(self, sock: socket.socket, host: str) -> None:
@@ -112,17 +112,17 @@ class Pipeline:
         """Close the connection."""
         self._socket.close()
 
-    def get(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
+    def get(self, targets: Iterator[str], headers: Credentials) -> Iterator[Response]:
         """Ask for each target, and give the answers in their order."""
-        return self._ask("GET", targets, headers, _Answers())
+        return self._ask("GET", targets, headers, _Responses())
 
-    def head(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
+    def head(self, targets: Iterator[str], headers: Credentials) -> Iterator[Response]:
         """Ask for the headers of each target, and give the answers in their order."""
         return self._ask("HEAD", targets, headers, _Heads())
 
-    def put(self, requests: Sequence[Put], headers: Credentials) -> Iterator[Answer]:
+    def put(self, requests: Sequence[Request], headers: Credentials) -> Iterator[Response]:
         """Send bodies, few or small, without waiting for answers, and give the answers in their order."""
-        answers, given = _Answers(), headers()
+        answers, given = _Responses(), headers()
         try:
             self._socket.sendall(b"".join(self._put(request, given) for request in requests))
             for _ in requests:
@@ -132,14 +132,14 @@ class Pipeline:
         except OSError as error:
             raise Broken(str(error) or type(error).__name__) from error
 
-    def _put(self, request: Put, headers: Mapping[str, str]) -> bytes:
+    def _put(self, request: Request, headers: Mapping[str, str]) -> bytes:
         given = {"Host": self._host, **headers, **request.headers, "Content-Length": str(len(request.body))}
         told = "".join(f"{name}: {value}\r\n" for name, value in given.items())
         return f"{request.method} {request.target} HTTP/1.1\r\n{told}\r\n".encode() + request.body
 
     def _ask(
-        self, method: str, targets: Iterator[str], headers: Credentials, answers: _Answers | _Heads
-    ) -> Iterator[Answer]:
+        self, method: str, targets: Iterator[str], headers: Credentials, answers: _Responses | _Heads
+    ) -> Iterator[Response]:
         under_way = 0
         try:
             while True:
@@ -157,7 +157,7 @@ class Pipeline:
         except OSError as error:
             raise Broken(str(error) or type(error).__name__) from error
 
-    def _receive(self, answers: _Answers | _Heads) -> None:
+    def _receive(self, answers: _Responses | _Heads) -> None:
         data = self._socket.recv(_RECEIVE_BYTES)
         if not data:
             raise Broken("the server closed the connection")
@@ -169,7 +169,7 @@ class Pipeline:
         return [f"{method} {target} HTTP/1.1\r\n{told}\r\n".encode() for target in taken]
 
 
-def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> Pipeline | None:
+def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> PipelinedConnection | None:
     """Connect to a server. None where that goes through a proxy, which is the general client's affair."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -182,7 +182,7 @@ def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float)
             sock = context.wrap_socket(sock, server_hostname=host)
     except OSError:
         return None  # the general client tries again, and says what is wrong
-    return Pipeline(sock, parts.netloc.rpartition("@")[2])
+    return PipelinedConnection(sock, parts.netloc.rpartition("@")[2])
 
 
 def target_of(url: str, query: Mapping[str, str]) -> str:

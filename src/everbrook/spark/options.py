@@ -7,12 +7,13 @@ The results are plain structs, so that they travel to executors. Sizes that user
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from everbrook.client.environment import server_url
 from everbrook.protocol.subscriptions.pattern import GlobTrie
 from everbrook.spark.streams.offsets import EARLIEST, LATEST, Boundary, parse_boundary
 from everbrook.suggestions import find_nearest
@@ -22,7 +23,8 @@ Spelling = Callable[[str], str]
 """Gives the name by which the user knows an option. A file of jobs has other names for some."""
 
 _YES, _NO = {"true", "1", "yes"}, {"false", "0", "no"}
-OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
+_OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
+"""Options of Spark itself, which it passes on to sources and sinks."""
 MAX_APPEND_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
 AUTO = "auto"
@@ -40,7 +42,8 @@ class GivenOptions:
 
     def __init__(self, options: Mapping[str, str], *, of: str, spelling: Spelling | None = None) -> None:
         """Take options of `of`, which is the source or the sink. Messages name them as `spelling` does."""
-        self._given = {name.lower(): value for name, value in options.items()}
+        own = {name.lower() for name in _OF_SPARK}
+        self._given = {name.lower(): value for name, value in options.items() if name.lower() not in own}
         self._of = of
         self._spelling = spelling
         self._known: list[str] = []
@@ -77,11 +80,6 @@ class GivenOptions:
         self._known.append(f"{prefix}*")
         return {name[len(prefix) :]: value for name, value in self._given.items() if name.startswith(prefix.lower())}
 
-    def ignore(self, names: Iterable[str]) -> None:
-        """Pass over options that are Spark's own."""
-        for name in names:
-            self._given.pop(name.lower(), None)
-
     def require_known(self) -> None:
         """Refuse options that were not taken."""
         taken = {name.lower() for name in self._known}
@@ -95,6 +93,11 @@ class GivenOptions:
         if nearest:
             return f"Did you mean {nearest}?"
         return f"It has {', '.join(sorted(self._known))}"
+
+
+def format_options(options: Mapping[str, str | float | bool]) -> dict[str, str]:
+    """Write options as text, as Spark does."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
 
 def parse_flag(text: str) -> bool:
@@ -229,7 +232,6 @@ class SinkOptions(Struct, frozen=True):
 def parse_source(options: Mapping[str, str], spelling: Spelling | None = None) -> SourceOptions:
     """Read the options of `spark.read` or `spark.readStream`."""
     given = GivenOptions(options, of="everbrook source", spelling=spelling)
-    given.ignore(OF_SPARK)
     max_partitions = given.optional("maxPartitions", parse_count)
     min_partitions = given.parsed("minPartitions", parse_count, 1)
     if max_partitions is not None and min_partitions > max_partitions:
@@ -283,7 +285,6 @@ def require_batch(options: SourceOptions) -> None:
 def parse_sink(options: Mapping[str, str], spelling: Spelling | None = None) -> SinkOptions:
     """Read the options of `df.write` or `df.writeStream`."""
     given = GivenOptions(options, of="everbrook sink", spelling=spelling)
-    given.ignore(OF_SPARK)
     parsed = SinkOptions(
         server_of(given),
         stream=_one(given, "stream", "path"),
@@ -307,7 +308,8 @@ def parse_sink(options: Mapping[str, str], spelling: Spelling | None = None) -> 
 def server_of(given: GivenOptions) -> ServerOptions:
     """Take the options that say where the server is."""
     server = ServerOptions(
-        url=given.text("url") or os.environ.get("EVERBROOK_URL"),
+        # The environment of the driver counts: tasks may run on machines where the variable is not set.
+        url=server_url(given.text("url")),
         token=given.text("token"),
         token_file=given.text("tokenFile"),
         headers=tuple(sorted(given.below("header.").items())),

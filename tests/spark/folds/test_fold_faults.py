@@ -8,7 +8,7 @@ import pytest
 
 from everbrook import Client
 from everbrook.client import state_events
-from everbrook.spark.http_pipeline import Answer, Broken, Pipeline
+from everbrook.spark.http_pipeline import Broken, PipelinedConnection, Response
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import bootstrapped, written
 
@@ -17,15 +17,15 @@ ADA = state_events.insert("user", "1", "Ada")
 
 def _broken_after(monkeypatch: pytest.MonkeyPatch, method: str, answers: int) -> None:
     """Let all requests be made, and answers get lost after so many of them."""
-    whole = getattr(Pipeline, method)
+    whole = getattr(PipelinedConnection, method)
 
-    def broken(self: Pipeline, *given: Any) -> Iterator[Answer]:  # noqa: ANN401 - as it is
+    def broken(self: PipelinedConnection, *given: Any) -> Iterator[Response]:  # noqa: ANN401 - as it is
         got = list(whole(self, *given))
         yield from islice(got, answers)
         if len(got) > answers:
             raise Broken("the cable was cut")
 
-    monkeypatch.setattr(Pipeline, method, broken)
+    monkeypatch.setattr(PipelinedConnection, method, broken)
 
 
 @pytest.mark.parametrize("method", ["get", "put"])
@@ -43,13 +43,13 @@ def test_what_is_refused_over_the_quick_way_is_told_in_its_own_words(
     server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = [written(client, f"{prefix}{number}", [ADA]) for number in range(8)]
-    put = Pipeline.put
+    put = PipelinedConnection.put
 
-    def late(self: Pipeline, requests: Any, headers: Any) -> Iterator[Answer]:  # noqa: ANN401
+    def late(self: PipelinedConnection, requests: Any, headers: Any) -> Iterator[Response]:  # noqa: ANN401
         streams[2].delete()
         streams[5].publish(b"[]", offset=streams[5].head().offset)
         return put(self, requests, headers)
 
-    monkeypatch.setattr(Pipeline, "put", late)
+    monkeypatch.setattr(PipelinedConnection, "put", late)
     outcomes = Compactor(server, streamPrefix=prefix).outcomes()
     assert [outcomes[stream.name] for stream in streams[2:6]] == ["gone", "published", "published", "overtaken"]

@@ -45,7 +45,7 @@ class Kind:
     def __init__(self, *happenings: Query | Exception) -> None:
         self._happenings = list(happenings)
 
-    def places(self, _job: Job) -> tuple[Any, ...]:
+    def endpoints(self, _job: Job) -> tuple[Any, ...]:
         return (self,)
 
     def __hash__(self) -> int:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from everbrook.spark.connection import connect
 from everbrook.spark.options import parse_sink
 from everbrook.spark.postgres import receiver
-from everbrook.spark.postgres.capture_position import Position
+from everbrook.spark.postgres.capture_position import CapturePosition
 from everbrook.spark.streams.appender import Appender, Producer
 from everbrook.spark.streams.messages import encode, layout_of
 
@@ -104,5 +104,5 @@ def spark(database: str, server: str, folder: Path) -> None:
 if __name__ == "__main__":
     way, database_, server_, folder_ = sys.argv[1:]
     Path(folder_).mkdir(exist_ok=True)
-    print("begun", os.getpid(), time.time(), Position.__name__, flush=True)  # noqa: T201 - who started it waits for it
+    print("begun", os.getpid(), time.time(), CapturePosition.__name__, flush=True)  # noqa: T201 - who started it waits for it
     {"loop": loop, "spark": spark, "hasty": hasty, "blind": blind}[way](database_, server_, Path(folder_))

@@ -9,7 +9,7 @@ import pytest
 
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.postgres.database import Database
-from everbrook.spark.postgres.table_sink import Sink, parse_options, prepare
+from everbrook.spark.postgres.table_sink import TableWriter, parse_options, prepare
 from tests.kit.postgres import database, postgres
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["database", "postgres"]
 
-MakeSink = Callable[..., Sink]
+MakeSink = Callable[..., TableWriter]
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ def sink(database: str) -> Iterator[MakeSink]:
     """Make sinks, as a query does when it begins."""
     opened: list[Database] = []
 
-    def make(table: str = "session_events", columns: dict[str, str] | None = None, **options: Any) -> Sink:  # noqa: ANN401
+    def make(table: str = "session_events", columns: dict[str, str] | None = None, **options: Any) -> TableWriter:  # noqa: ANN401
         chosen: dict[str, Any] = {"url": database, "retry_secs": 5.0, "server": ServerOptions()} | options
         parsed = parse_options(table=table, columns=columns, **chosen)
         connection = Database(parsed.database)
         opened.append(connection)
-        return Sink(connection, prepare(connection, parsed))
+        return TableWriter(connection, prepare(connection, parsed))
 
     yield make
     for connection in opened:

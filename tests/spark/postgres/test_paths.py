@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.spark.postgres.mapping import OPERATION, TOLD, WHOLE, Field, Told, parse_path
+from everbrook.spark.postgres.mapping import METADATA, OPERATION, WHOLE, Field, Metadata, parse_path
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,9 @@ def test_fields_are_found_by_their_names(text: str, names: tuple[str, ...]) -> N
 
 def test_what_is_told_and_the_whole_have_signs() -> None:
     assert parse_path("$") == WHOLE
-    assert [parse_path(f"@{name}") for name in (*TOLD, OPERATION)] == [Told(name) for name in (*TOLD, OPERATION)]
+    assert [parse_path(f"@{name}") for name in (*METADATA, OPERATION)] == [
+        Metadata(name) for name in (*METADATA, OPERATION)
+    ]
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "@", "@key", "$.a", '"', 'a"b"', '""', " a"])

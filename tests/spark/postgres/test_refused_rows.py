@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from everbrook.spark.postgres.errors import StatementFailed, TableChanged, fault_of
-from everbrook.spark.postgres.table_sink import Sink
+from everbrook.spark.postgres.table_sink import TableWriter
 from tests.spark.postgres.conftest import MakeSink
 from tests.spark.postgres.stream_rows import change, end_of, event, rows, writer
 
@@ -18,10 +18,10 @@ UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 
 @pytest.fixture
-def states(sink: MakeSink, sql: Sql) -> Callable[[str], Sink]:
+def states(sink: MakeSink, sql: Sql) -> Callable[[str], TableWriter]:
     """A table of states whose keys are of a type."""
 
-    def make(type_: str) -> Sink:
+    def make(type_: str) -> TableWriter:
         sql(f"CREATE TABLE states (id {type_} PRIMARY KEY, v jsonb, _stream text, _offset text)")
         return sink("states", {"id": "key", "v": "value"}, mode="state", entity_type="message")
 
@@ -36,7 +36,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("type_", SPELLINGS)
-def test_two_spellings_of_a_key_are_one_entity(states: Callable[[str], Sink], sql: Sql, type_: str) -> None:
+def test_two_spellings_of_a_key_are_one_entity(states: Callable[[str], TableWriter], sql: Sql, type_: str) -> None:
     one, other = SPELLINGS[type_]
     table = states(type_)
     first = rows(event(one, "a"), event(other, "b"), event(one, "c", operation="append"))
@@ -48,14 +48,14 @@ def test_two_spellings_of_a_key_are_one_entity(states: Callable[[str], Sink], sq
 
 
 def test_keys_that_only_a_column_takes_for_the_same_are_written_in_their_order(
-    states: Callable[[str], Sink], sql: Sql
+    states: Callable[[str], TableWriter], sql: Sql
 ) -> None:
     """A varchar cuts spaces off that are too many, and says nothing."""
     states("varchar(3)").write(writer(), [rows(event("abc", 1), event("abc ", 2), event("x", 3))])
     assert sql("SELECT id, v FROM states ORDER BY id") == [("abc", 2), ("x", 3)]
 
 
-def test_a_key_that_no_row_can_have_deletes_none(states: Callable[[str], Sink], sql: Sql) -> None:
+def test_a_key_that_no_row_can_have_deletes_none(states: Callable[[str], TableWriter], sql: Sql) -> None:
     table = states("varchar(3)")
     first = rows(event("abc", 1), event("abcdef", 2))
     table.write(writer(0), [first])
@@ -65,14 +65,14 @@ def test_a_key_that_no_row_can_have_deletes_none(states: Callable[[str], Sink], 
 
 
 @pytest.mark.parametrize("operation", ["set", "remove", "append"])
-def test_a_key_with_a_nul_is_a_dead_letter(states: Callable[[str], Sink], sql: Sql, operation: str) -> None:
+def test_a_key_with_a_nul_is_a_dead_letter(states: Callable[[str], TableWriter], sql: Sql, operation: str) -> None:
     written = states("text").write(writer(), [rows(event("x", 1), event("a\0b", "z", operation=operation))])
     assert (written.rows, written.refused) == (1, 1)
     assert sql(REASONS) == ["its key has the character U+0000, which Postgres can't keep"]
 
 
 def test_lists_keep_the_digits_of_their_numbers_when_something_is_appended(
-    states: Callable[[str], Sink], sql: Sql
+    states: Callable[[str], TableWriter], sql: Sql
 ) -> None:
     table = states("text")
     first = rows('{"type":"message","key":"k","operation":"set","value":[0.12345678901234567890123,1e400]}')

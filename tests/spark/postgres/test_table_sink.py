@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from everbrook.spark.postgres.positions import PositionWentBack, Reached, Writer
-from everbrook.spark.postgres.table_sink import ends_of, fresh_rows, pieces_of
+from everbrook.spark.postgres.table_sink import ends_of, fresh_rows, split_in_transactions
 from everbrook.spark.streams.messages import InvalidRow
 from everbrook.spark.streams.offsets import Position
 from tests.spark.postgres.stream_rows import end_of, rows, writer
@@ -33,7 +33,7 @@ def test_batches_are_put_together_up_to_a_size() -> None:
     first = rows("1", "2", "3")
     second = rows("4", "5", start=end_of(first))
     third = rows("6", stream="t")
-    found = list(pieces_of([first, second, third], max_rows=4))
+    found = list(split_in_transactions([first, second, third], max_rows=4))
     assert [piece.rows.num_rows for piece in found] == [5, 1]
     assert found[0].ends == {"s": _offset(end_of(second))}
 
@@ -41,20 +41,20 @@ def test_batches_are_put_together_up_to_a_size() -> None:
 def test_a_page_of_another_server_is_never_parted() -> None:
     page = _page("s", "a", "b", "1", "2")
     other = _page("s", "b", "c", "3", "4", "5")
-    found = list(pieces_of([page, other.slice(0, 1), other.slice(1)], max_rows=3))
+    found = list(split_in_transactions([page, other.slice(0, 1), other.slice(1)], max_rows=3))
     assert [piece.rows.column("value").to_pylist() for piece in found] == [["1", "2"], ["3", "4", "5"]]
     assert [piece.ends for piece in found] == [{"s": "b"}, {"s": "c"}]
 
 
 def test_of_a_page_that_is_there_no_row_is_written_again() -> None:
-    (piece,) = pieces_of([_page("s", "a", "b", "1", "2"), _page("s", "b", "c", "3", "4")])
+    (piece,) = split_in_transactions([_page("s", "a", "b", "1", "2"), _page("s", "b", "c", "3", "4")])
     fresh, _ = fresh_rows(piece, {"s": Reached("b", "q", 0)}, writer(0))
     assert fresh.column("value").to_pylist() == ["3", "4"]
 
 
 def test_each_stream_goes_on_at_its_own_position() -> None:
     one, other = rows("1", "2"), rows("3", "4", stream="t")
-    (piece,) = pieces_of([one, other])
+    (piece,) = split_in_transactions([one, other])
     reached = {"s": Reached(_offset(2), "q", 0), "t": Reached()}
     fresh, anew = fresh_rows(piece, reached, writer(0))
     assert fresh.column("value").to_pylist() == ["2", "3", "4"]
@@ -62,18 +62,18 @@ def test_each_stream_goes_on_at_its_own_position() -> None:
 
 
 def test_a_position_never_goes_back() -> None:
-    (piece,) = pieces_of([rows("1", "2")])
+    (piece,) = split_in_transactions([rows("1", "2")])
     assert ends_of(piece, {"s": Reached(_offset(99), "q", 5)}, [], writer()) == {}
 
 
 def test_an_incarnation_that_was_not_known_is_added_to_the_position() -> None:
-    (piece,) = pieces_of([rows("1", "2")])
+    (piece,) = split_in_transactions([rows("1", "2")])
     reached = {"s": Reached(_offset(99), "q", 5)}
     assert ends_of(piece, reached, [], writer(s="x")) == {"s": Position(_offset(99), incarnation="x")}
 
 
 def test_the_position_of_another_incarnation_goes_back() -> None:
-    (piece,) = pieces_of([rows("1", "2")])
+    (piece,) = split_in_transactions([rows("1", "2")])
     reached = {"s": Reached(_offset(99), "q", 5, "x")}
     assert ends_of(piece, reached, ["s"], writer(s="y")) == {"s": Position(_offset(4), incarnation="y")}
     assert ends_of(piece, reached, ["s"], writer()) == {"s": Position(_offset(4))}
@@ -149,17 +149,17 @@ def test_a_stream_that_goes_back_but_not_to_its_beginning_is_left_to_the_user() 
 def test_rows_out_of_order_are_refused() -> None:
     batch = rows("1", "2", "3")
     with pytest.raises(InvalidRow, match="not in the order"):
-        list(pieces_of([batch.slice(1), batch.slice(0, 1)]))
+        list(split_in_transactions([batch.slice(1), batch.slice(0, 1)]))
 
 
 def test_a_row_without_a_stream_is_refused() -> None:
     batch = rows("1").set_column(0, "stream", pa.nulls(1, pa.string()))
     with pytest.raises(InvalidRow, match="'stream' is null"):
-        list(pieces_of([batch]))
+        list(split_in_transactions([batch]))
 
 
 def test_rows_that_a_query_made_of_one_message_are_never_parted() -> None:
     one, other = rows("1", "2"), rows("3", start=4)
     twice = pa.Table.from_batches([one.slice(1)] * 3).combine_chunks().to_batches()
-    found = list(pieces_of([one.slice(0, 1), one.slice(1), *twice, other], max_rows=2))
+    found = list(split_in_transactions([one.slice(0, 1), one.slice(1), *twice, other], max_rows=2))
     assert [piece.rows.column("value").to_pylist() for piece in found] == [["1", "2", "2", "2", "2"], ["3"]]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from everbrook import InvalidChange
 from everbrook.protocol import State, parse_message
 from everbrook.spark.options import InvalidOption
-from everbrook.spark.postgres.table_sink import Sink
+from everbrook.spark.postgres.table_sink import TableWriter
 from tests.spark.postgres.conftest import MakeSink
 from tests.spark.postgres.stream_rows import change, end_of, event, rows, writer
 
@@ -21,24 +21,24 @@ RESET = {"headers": {"control": "reset"}}
 
 
 @pytest.fixture
-def states(sink: MakeSink) -> Sink:
+def states(sink: MakeSink) -> TableWriter:
     return sink("states", mode="state", create_table=True)
 
 
-def test_the_last_change_of_each_entity_is_its_row(states: Sink, sql: Sql) -> None:
+def test_the_last_change_of_each_entity_is_its_row(states: TableWriter, sql: Sql) -> None:
     states.write(writer(), [rows(event("a", 1), change("b", 2), event("a", 3), change("a", {"x": 4}, type_="user"))])
     assert sql(STATE) == [("message", "a", 3), ("message", "b", 2), ("user", "a", {"x": 4})]
 
 
 @pytest.mark.parametrize("removal", [event("a", operation="remove"), change("a", operation="delete")])
-def test_what_is_removed_is_deleted(states: Sink, sql: Sql, removal: dict[str, object]) -> None:
+def test_what_is_removed_is_deleted(states: TableWriter, sql: Sql, removal: dict[str, object]) -> None:
     first = rows(event("a", 1), event("b", 2))
     states.write(writer(0), [first])
     states.write(writer(1), [rows(event("b", 3), removal, event("c", 4), start=end_of(first))])
     assert sql(STATE) == [("message", "b", 3), ("message", "c", 4)]
 
 
-def test_what_is_appended_goes_on_from_the_row(states: Sink, sql: Sql) -> None:
+def test_what_is_appended_goes_on_from_the_row(states: TableWriter, sql: Sql) -> None:
     first = rows(event("text", "once "), event("list", [1]))
     states.write(writer(0), [first])
     more = [event("text", "upon ", operation="append"), event("text", "a time", operation="append")]
@@ -58,14 +58,16 @@ def _partial(key: str, value: object, *unchanged: str) -> dict[str, object]:
     return {"type": "message", "key": key, "value": value, "headers": headers}
 
 
-def test_fields_that_an_update_leaves_out_stay_as_they_were(states: Sink, sql: Sql) -> None:
+def test_fields_that_an_update_leaves_out_stay_as_they_were(states: TableWriter, sql: Sql) -> None:
     first = rows(change("a", {"n": 1, "big": "B"}), change("b", {"n": 1, "big": "C"}), _partial("b", {"n": 2}, "big"))
     states.write(writer(0), [first])
     states.write(writer(1), [rows(_partial("a", {"n": 2}, "big"), _partial("a", {"n": 3}, "big"), start=end_of(first))])
     assert sql(STATE) == [("message", "a", {"n": 3, "big": "B"}), ("message", "b", {"n": 2, "big": "C"})]
 
 
-def test_an_update_that_leaves_out_what_no_row_has_is_a_dead_letter(states: Sink, sink: MakeSink, sql: Sql) -> None:
+def test_an_update_that_leaves_out_what_no_row_has_is_a_dead_letter(
+    states: TableWriter, sink: MakeSink, sql: Sql
+) -> None:
     states.write(writer(), [rows(_partial("a", {"n": 2}, "big"), change("b", 1))])
     sql("CREATE TABLE t (id text PRIMARY KEY, n int, big text, _stream text, _offset text)")
     table = sink("t", {"id": "key", "n": "value.n", "big": "value.big"}, mode="state", entity_type="message")
@@ -74,14 +76,14 @@ def test_an_update_that_leaves_out_what_no_row_has_is_a_dead_letter(states: Sink
     assert (sql(STATE), sql("SELECT * FROM t")) == ([("message", "b", 1)], [])
 
 
-def test_a_reset_clears_the_rows_of_its_stream_alone(states: Sink, sql: Sql) -> None:
+def test_a_reset_clears_the_rows_of_its_stream_alone(states: TableWriter, sql: Sql) -> None:
     first, other = rows(event("a", 1), event("b", 1)), rows(event("a", 2), stream="other")
     states.write(writer(0), [first, other])
     states.write(writer(1), [rows(event("b", 3), RESET, event("c", 4), start=end_of(first))])
     assert sql("SELECT stream_name, event_key, value FROM states ORDER BY 1, 2") == [("other", "a", 2), ("s", "c", 4)]
 
 
-def test_a_row_never_goes_back(states: Sink, sql: Sql) -> None:
+def test_a_row_never_goes_back(states: TableWriter, sql: Sql) -> None:
     messages = rows(event("a", "1"), event("a", "2", operation="append"), event("a", "3", operation="append"))
     states.write(writer(query="one"), [messages])
     for count in (1, 2):
@@ -90,7 +92,7 @@ def test_a_row_never_goes_back(states: Sink, sql: Sql) -> None:
     assert sql(STATE) == [("message", "a", "123")]
 
 
-def test_of_a_stream_that_was_created_anew_nothing_old_stays(states: Sink, sql: Sql) -> None:
+def test_of_a_stream_that_was_created_anew_nothing_old_stays(states: TableWriter, sql: Sql) -> None:
     states.write(writer(0), [rows(event("a", 1), event("b", 1))])
     states.write(writer(1), [rows(event("b", 2))])
     assert sql(STATE) == [("message", "b", 2)]
@@ -125,7 +127,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_is_no_change_is_a_dead_letter(states: Sink, sql: Sql, kind: str) -> None:
+def test_what_is_no_change_is_a_dead_letter(states: TableWriter, sql: Sql, kind: str) -> None:
     written = states.write(writer(), [rows(event("number", 5), BAD[kind], event("b", 6))])
     assert (written.rows, written.refused) == (2, 1)
     assert sql(STATE) == [("message", "b", 6), ("message", "number", 5)]
@@ -169,7 +171,7 @@ MESSAGES = st.one_of(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=12), cuts=st.sets(st.integers(1, 11)))
 def test_however_batches_are_cut_the_table_is_what_the_protocol_folds(
-    states: Sink, sql: Sql, messages: list[dict[str, object]], cuts: set[int]
+    states: TableWriter, sql: Sql, messages: list[dict[str, object]], cuts: set[int]
 ) -> None:
     sql("TRUNCATE states, everbrook_positions, everbrook_dead_letters")
     whole = rows(*messages)

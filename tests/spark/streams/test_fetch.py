@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from everbrook import Client
 from everbrook.spark.connection import Connection, connect, disconnect
 from everbrook.spark.options import ServerOptions
-from everbrook.spark.streams.bundle import Told, bundled
-from everbrook.spark.streams.fetch import Task, read_task
+from everbrook.spark.streams.bundle import StreamPiece, bundled
+from everbrook.spark.streams.fetch import ReadTask, read_task
 from everbrook.spark.streams.losses import DataLoss
 from everbrook.spark.streams.offsets import BEGINNING, offset_of
 from everbrook.spark.streams.ranges import Range
 
 
-def task(ranges: list[Range], *, exact: bool = True) -> Task:
-    return Task(tuple(ranges), ("application/json",) * len(ranges), exact)
+def task(ranges: list[Range], *, exact: bool = True) -> ReadTask:
+    return ReadTask(tuple(ranges), ("application/json",) * len(ranges), exact)
 
 
-def messages(told: Iterator[Told]) -> list[tuple[str, bytes]]:
+def messages(told: Iterator[StreamPiece]) -> list[tuple[str, bytes]]:
     return [
         (stream, payload)
         for bundle in bundled(told)

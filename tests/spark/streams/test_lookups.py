@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from everbrook import Client
 from everbrook.spark.connection import Connection
-from everbrook.spark.http_pipeline import Pipeline
+from everbrook.spark.http_pipeline import PipelinedConnection
 from everbrook.spark.streams.limits import Question, look_up_all
 
 
@@ -43,7 +43,7 @@ def test_nothing_is_behind_the_offset_of_a_stream_that_has_changed(
 
 
 def test_what_a_broken_connection_leaves_open_is_asked_again(
-    connection: Connection, questions: list[Question], ending: Pipeline, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, questions: list[Question], ending: PipelinedConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [connection.look_up(question.name, question.query) for question in questions]
     monkeypatch.setattr(Connection, "pipeline", lambda _self: ending)
@@ -51,7 +51,7 @@ def test_what_a_broken_connection_leaves_open_is_asked_again(
 
 
 @pytest.fixture
-def ending() -> Iterator[Pipeline]:
+def ending() -> Iterator[PipelinedConnection]:
     """A connection that gives two answers and the beginning of a third."""
     ours, theirs = socket.socketpair()
     answer = b"HTTP/1.1 200 OK\r\nStream-Offset: 0000000000000042\r\nContent-Length: 999\r\n\r\n"
@@ -64,5 +64,5 @@ def ending() -> Iterator[Pipeline]:
     server = threading.Thread(target=serve)
     server.start()
     with ours:
-        yield Pipeline(ours, "test")
+        yield PipelinedConnection(ours, "test")
     server.join()

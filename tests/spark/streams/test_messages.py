@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from everbrook.spark.options import InvalidOption, parse_sink
 from everbrook.spark.streams.messages import InvalidRow, encode, layout_of
-from everbrook.spark.streams.writer import Written, pack, unpack
+from everbrook.spark.streams.writer import TaskMessages, pack, unpack
 
 STRING = StringType()
 
@@ -148,13 +148,13 @@ def test_offsets_of_the_source_are_an_order_by_themselves() -> None:
 def test_messages_of_tasks_come_in_the_order_of_the_tasks() -> None:
     layout = layout_of(schema(value=STRING), parse_sink({"stream": "a"}))
     packed = [pack(encode([pa.RecordBatch.from_pylist([{"value": value}])], layout)) for value in "abc"]
-    table = unpack([Written("q", 2, packed[2]), Written("q", 0, packed[0]), Written("q", 1, packed[1])])
+    table = unpack([TaskMessages("q", 2, packed[2]), TaskMessages("q", 0, packed[0]), TaskMessages("q", 1, packed[1])])
     assert table is not None
     assert table.column("message").to_pylist() == [b"a", b"b", b"c"]
 
 
 def test_tasks_without_rows_have_nothing_to_say() -> None:
-    assert unpack([Written("q", 0, pack(iter([])))]) is None
+    assert unpack([TaskMessages("q", 0, pack(iter([])))]) is None
 
 
 YEAR_20000_SECS = 568_971_820_800

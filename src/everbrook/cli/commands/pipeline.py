@@ -14,7 +14,7 @@ from everbrook.cli.terminal.output import align, format_bytes, json_option, prin
 
 if TYPE_CHECKING:
     from everbrook.spark.jobs.model import Job, Pipeline
-    from everbrook.spark.lake.sql import Answer
+    from everbrook.spark.lake.sql import QueryResult
 
 file_argument = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 TITLES = ("job", "state", "batch", "rows", "rows/s", "lag", "restarts", "last error")
@@ -174,7 +174,7 @@ def query(file: Path, sql: str, *, engine: str, as_json: bool, as_csv: bool) -> 
         _print(answer, as_json=as_json, as_csv=as_csv)
 
 
-def _print(answer: "Answer", *, as_json: bool, as_csv: bool) -> None:
+def _print(answer: "QueryResult", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
         from everbrook.spark.lake.sql import encode
 

@@ -101,14 +101,14 @@ class FoldsDataSource(DataSource, metaclass=Arriving):
         return stream_reader(parse_folds(self.options))
 
 
-class Partition(InputPartition):
+class PlanPartition(InputPartition):
     """The plans of one task."""
 
     def __init__(self, plans: list[Plan]) -> None:
         super().__init__(plans)
 
 
-class Reader(metaclass=Arriving):
+class PlanReader(metaclass=Arriving):
     """What both readers share. It travels to executors, so it holds no connection."""
 
     def __init__(self, options: FoldOptions) -> None:
@@ -121,10 +121,10 @@ class Reader(metaclass=Arriving):
 
     def _partitions(self, batch: Batch, streams: Mapping[str, Found]) -> list[InputPartition]:
         groups = parted(plans_of(batch, streams), self._options.max_partitions)
-        return [Partition(group) for group in groups] or [Partition([])]
+        return [PlanPartition(group) for group in groups] or [PlanPartition([])]
 
 
-class DueReader(Reader, DataSourceReader):
+class DueReader(PlanReader, DataSourceReader):
     """Finds the streams that are due now."""
 
     def partitions(self) -> list[InputPartition]:
@@ -137,7 +137,7 @@ class DueReader(Reader, DataSourceReader):
         return self._partitions(format_batch(1, due), streams)
 
 
-class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Finds streams that are due, again and again, in one process on the driver."""
 
     def __init__(self, options: FoldOptions, wait_secs: float = WAIT_SECS) -> None:

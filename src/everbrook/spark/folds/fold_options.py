@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from everbrook.durations import parse_duration_ms
 from everbrook.spark.options import (
-    OF_SPARK,
     GivenOptions,
     InvalidOption,
     Selection,
@@ -56,7 +55,6 @@ class FoldOptions(Struct, frozen=True):
 def parse_folds(options: Mapping[str, str], spelling: Spelling | None = None) -> FoldOptions:
     """Read the options of a fold, or say what is wrong with them."""
     given = GivenOptions(options, of="fold", spelling=spelling)
-    given.ignore(OF_SPARK)
     policy = Policy(
         given.optional("whenLogIs", parse_ratio),
         given.optional("every", parse_duration_ms),

@@ -16,7 +16,7 @@ from everbrook.spark.folds.due_streams import FORMAT
 from everbrook.spark.folds.fold_options import FoldOptions, parse_folds
 from everbrook.spark.folds.fold_task import FoldTask, Function, load_function
 from everbrook.spark.folds.report import SCHEMA, as_messages
-from everbrook.spark.options import InvalidOption
+from everbrook.spark.options import InvalidOption, format_options
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.streams.stream_query import ClosingQuery, write_stream
 
@@ -70,7 +70,7 @@ def fold_due(spark: SparkSession, *, function: Function | str | None = None, **o
 
 def _given(function: Function | str | None, options: Mapping[str, Option]) -> tuple[dict[str, str], Function | None]:
     """Give options as Spark takes them, and a function that is no name."""
-    given = {name: _text(value) for name, value in options.items()}
+    given = format_options(options)
     return (given | {"function": function}, None) if isinstance(function, str) else (given, function)
 
 
@@ -85,7 +85,3 @@ def fold(plans: DataFrame, options: FoldOptions, function: Function | None = Non
 def _of_server(name: str) -> bool:
     lowered = name.lower()
     return lowered.startswith("header.") or lowered in {each.lower() for each in _OF_SERVER}
-
-
-def _text(value: Option) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

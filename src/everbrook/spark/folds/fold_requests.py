@@ -37,7 +37,7 @@ from everbrook.protocol.retention import format_digest
 from everbrook.spark.connection import Connection
 from everbrook.spark.folds.plan import Plan
 from everbrook.spark.folds.report import Current, Gone, NotPublished, Overtaken, Refused, Report
-from everbrook.spark.http_pipeline import OK, Answer, Broken, Pipeline, Put, target_of
+from everbrook.spark.http_pipeline import OK, Broken, PipelinedConnection, Request, Response, target_of
 from everbrook.spark.streams.offsets import BEGINNING, number_of, offset_of
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,9 @@ def open_all(connection: Connection, plans: Sequence[Plan]) -> Iterator[tuple[Pl
         yield plan, Opening()
 
 
-def _pipelined(connection: Connection, waiting: deque[Plan], pipeline: Pipeline) -> Iterator[tuple[Plan, Opening]]:
+def _pipelined(
+    connection: Connection, waiting: deque[Plan], pipeline: PipelinedConnection
+) -> Iterator[tuple[Plan, Opening]]:
     """Ask for as many as the connection holds for."""
     targets = (target for plan in tuple(waiting) for target in _targets(connection, plan))
     answers = pipeline.get(targets, connection.transport.credentials)
@@ -105,7 +107,7 @@ def snapshot_url(connection: Connection, stream: str, offset: str) -> str:
     return part_of(connection.root.stream(stream) + connection.root.parts, "snapshot", offset)
 
 
-def _opening(plan: Plan, snapshot: Answer | None, page: Answer) -> Opening:
+def _opening(plan: Plan, snapshot: Response | None, page: Response) -> Opening:
     """Take answers, if both are what was asked for."""
     if page.status != OK or page.headers.get(b"content-type") != FRAMES or not page.is_of(plan.incarnation):
         return Opening()
@@ -205,9 +207,9 @@ def publish_all(connection: Connection, ready: Sequence[Ready]) -> Iterator[Repo
         yield _publish(connection, each)
 
 
-def _put(connection: Connection, ready: Ready) -> Put:
+def _put(connection: Connection, ready: Ready) -> Request:
     url = snapshot_url(connection, ready.plan.stream, ready.plan.offset)
-    return Put(target_of(url, {}).rstrip("?"), ready.headers(), ready.data)
+    return Request(target_of(url, {}).rstrip("?"), ready.headers(), ready.data)
 
 
 def _publish(connection: Connection, ready: Ready) -> Report:

@@ -203,7 +203,7 @@ class FoldTask(metaclass=Arriving):
         if function is None and name is not None:
             function = load_function(name)
         connection = connect(self._options.server, self._options.selection.bucket)
-        for reports in Folding(connection, self._options, function, self.steps).fold(parse_plans(batches)):
+        for reports in StreamFolder(connection, self._options, function, self.steps).fold(parse_plans(batches)):
             if reports:
                 yield batch_of(reports)
 
@@ -241,7 +241,7 @@ class Pages:
             raise
 
 
-class Folding:
+class StreamFolder:
     """Folds streams of one server."""
 
     def __init__(self, connection: Connection, options: FoldOptions, function: Function | None, steps: Steps) -> None:

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, json, structs
 
 from everbrook.durations import UNIT_MS, parse_duration_ms
 from everbrook.spark.jobs.lag import LagOf
-from everbrook.spark.jobs.resources import Place, Resource, server_url
+from everbrook.spark.jobs.resources import Endpoint, Resource, server_url
 from everbrook.spark.jobs.toml_values import EXPECTED
 from everbrook.spark.options import ServerOptions, Spelling
 
@@ -159,7 +159,7 @@ class Source(Protocol):
     def reads(self, job: "Job", resource: Resource) -> bool:
         """Tell whether it reads what a sink writes."""
 
-    def places(self, job: "Job") -> tuple["Place", ...]:
+    def endpoints(self, job: "Job") -> tuple["Endpoint", ...]:
         """Give what has to answer before it can begin."""
 
     def read(self, spark: "SparkSession", job: "Job") -> "DataFrame":
@@ -189,7 +189,7 @@ class Sink(Protocol):
     def writes(self, job: "Job") -> frozenset[Resource]:
         """Give all that is written, also what several jobs may write."""
 
-    def places(self, job: "Job") -> tuple["Place", ...]:
+    def endpoints(self, job: "Job") -> tuple["Endpoint", ...]:
         """Give what has to answer before it can begin."""
 
     def write(self, df: "DataFrame", job: "Job", on_dead_letters: Callable[[int], None]) -> Any:
@@ -218,9 +218,9 @@ class Job(Struct, frozen=True):
         """Say what it does."""
         return f"{self.source.describe()} → {self.sink.describe()}"
 
-    def places(self) -> tuple["Place", ...]:
+    def endpoints(self) -> tuple["Endpoint", ...]:
         """Give what has to answer before it can begin, each once."""
-        return tuple(dict.fromkeys((*self.source.places(self), *self.sink.places(self))))
+        return tuple(dict.fromkeys((*self.source.endpoints(self), *self.sink.endpoints(self))))
 
     def path_of(self, text: str) -> Path:
         """Give a path, or the URL of a file, that stands in the file of jobs."""

@@ -21,7 +21,7 @@ class OutOfReach(Exception):
     """A server or a database does not answer now. It may do so later."""
 
 
-class Place(Struct, frozen=True):
+class Endpoint(Struct, frozen=True):
     """A server of streams, or a database."""
 
     url: str

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from everbrook.spark.jobs.model import Count, Job, Text, options_with_server, server_options, spelling_of
-from everbrook.spark.jobs.resources import Place, Resource, database_url, server_url
+from everbrook.spark.jobs.resources import Endpoint, Resource, database_url, server_url
 from everbrook.spark.jobs.sources import TableSource
 from everbrook.spark.options import parse_sink
 
@@ -60,9 +60,9 @@ class StreamSink(Struct, frozen=True):
         """Give the stream."""
         return self.claims(job)
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Give the server."""
-        return (Place(self._url(job)),)
+        return (Endpoint(self._url(job)),)
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write."""
@@ -119,9 +119,9 @@ class TableSink(Struct, frozen=True):
         """Give the table, and the stream of dead letters if there is one."""
         return self.claims(job) | _letters_of(self.dead_letters, job)
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Give the database."""
-        return (Place(self._url(job)),)
+        return (Endpoint(self._url(job)),)
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write."""
@@ -192,7 +192,7 @@ class LakeSink(Struct, frozen=True):
         """Give the table, and the stream of dead letters if there is one."""
         return self.claims(job) | _letters_of(self.dead_letters, job)
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Need nothing: the folder is created."""
         return ()
 

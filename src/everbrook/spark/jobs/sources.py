@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from everbrook.spark.jobs.lag import FoldLag, Lag, LagOf, SlotLag, StreamLag
 from everbrook.spark.jobs.model import Count, Job, Text, options_of, options_with_server, spelling_of
-from everbrook.spark.jobs.resources import Place, Resource, database_url, server_url
+from everbrook.spark.jobs.resources import Endpoint, Resource, database_url, server_url
 from everbrook.spark.jobs.toml_values import EXPECTED
 from everbrook.spark.options import AUTO, Selection, parse_source
 
@@ -81,9 +81,9 @@ class StreamSource(Struct, frozen=True):
         pattern = None if self.pattern is None else self.pattern.strip("/")
         return resource.name in Selection(tuple(named), (self.prefix or "").lstrip("/"), pattern)
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Give the server."""
-        return (Place(server_url(self.url or job.server.url)),)
+        return (Endpoint(server_url(self.url or job.server.url)),)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
         """Begin to read."""
@@ -147,9 +147,9 @@ class FoldSource(Struct, frozen=True):
         """Tell whether a stream is folded."""
         return self._streams.reads(job, resource)
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Give the server."""
-        return self._streams.places(job)
+        return self._streams.endpoints(job)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
         """Begin to fold. Where no SQL chooses among the columns of reports, they are messages."""
@@ -226,9 +226,9 @@ class TableSource(Struct, frozen=True):
         """Tell whether a table is one of these."""
         return resource in {Resource.table(table, self._url(job)) for table in self.tables}
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Give the database."""
-        return (Place(self._url(job)),)
+        return (Endpoint(self._url(job)),)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
         """Begin to read."""
@@ -307,7 +307,7 @@ class LakeSource(Struct, frozen=True):
         """Tell whether it is the table that is written."""
         return resource == Resource.table(str(job.path_of(self.lake)))
 
-    def places(self, job: Job) -> tuple[Place, ...]:
+    def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
         """Need nothing: a folder exists, or it is an error."""
         return ()
 

@@ -206,7 +206,7 @@ class Publisher(threading.Thread):
         return self._created and self._stream.append(messages)
 
 
-class Status(Struct, frozen=True):
+class PipelineStatus(Struct, frozen=True):
     """What is known of a pipeline."""
 
     runner: str
@@ -222,7 +222,7 @@ class Status(Struct, frozen=True):
         return self.runner == RUNNING and all(job["state"] != "failed" for job in self.jobs)
 
 
-def read_status(pipeline: Pipeline, at: datetime | None = None) -> Status:
+def read_status(pipeline: Pipeline, at: datetime | None = None) -> PipelineStatus:
     """Read the status that the runner of a pipeline has published."""
     name = pipeline.keys.progress
     if not name:
@@ -238,11 +238,11 @@ def read_status(pipeline: Pipeline, at: datetime | None = None) -> Status:
     return _status(pipeline, runner, jobs, at or datetime.now(UTC))
 
 
-def _status(pipeline: Pipeline, runner: dict[str, Any], jobs: dict[str, Any], at: datetime) -> Status:
+def _status(pipeline: Pipeline, runner: dict[str, Any], jobs: dict[str, Any], at: datetime) -> PipelineStatus:
     silent_secs = (at - datetime.fromisoformat(runner["heartbeat_at"])).total_seconds()
     word = GONE if runner["state"] == RUNNING and silent_secs > STALE_SECS else runner["state"]
     found = [_job(jobs.get(name), name, job.describe(), word) for name, job in pipeline.jobs.items()]
-    return Status(word, runner["heartbeat_at"], runner["pid"], runner["host"], found)
+    return PipelineStatus(word, runner["heartbeat_at"], runner["pid"], runner["host"], found)
 
 
 def _job(told: dict[str, Any] | None, name: str, what: str, runner: str) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class Supervisor(threading.Thread):
 
     def _attempt(self) -> State:
         """Run the job once, as long as it goes."""
-        for place in self._job.places():
+        for place in self._job.endpoints():
             place.reach()
         self._change(state=State.STARTING)
         engine = self._engine.result()

@@ -48,7 +48,7 @@ Rebuild = Callable[[pa.Table], pa.Array]
 _TASKS = 2
 _PAUSE_SECS = 0.5
 """How long a query without an end is kept waiting at that of the table."""
-Position = dict[str, Any]
+ReplayPosition = dict[str, Any]
 
 
 def rebuilding(schema: pa.Schema) -> tuple[Rebuild, pa.DataType]:
@@ -264,7 +264,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._ends = False
 
-    def initialOffset(self) -> Position:
+    def initialOffset(self) -> ReplayPosition:
         """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
         return {}
 
@@ -276,7 +276,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Remember that the query ends, so that it does not wait at the end."""
         self._ends = True
 
-    def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
+    def latestOffset(self, start: ReplayPosition, limit: ReadLimit) -> ReplayPosition:
         """Advance by one bucket, until there is none left."""
         if not start:
             table = Contents(self._options)
@@ -288,7 +288,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(_PAUSE_SECS)
         return {**start, BUCKET: min(start[BUCKET] + 1, start[BUCKETS])}
 
-    def partitions(self, start: Position, end: Position) -> list[InputPartition]:
+    def partitions(self, start: ReplayPosition, end: ReplayPosition) -> list[InputPartition]:
         """Part the buckets between two positions among tasks."""
         of = end[BUCKETS] * _TASKS
         numbers = range(start.get(BUCKET, 0) * _TASKS, end[BUCKET] * _TASKS)
@@ -302,5 +302,5 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = Contents(self._options, partition.pin)
         yield from table.read(partition.numbers, partition.of)
 
-    def commit(self, end: Position) -> None:
+    def commit(self, end: ReplayPosition) -> None:
         """Do nothing: positions are in the checkpoint alone."""

@@ -16,6 +16,11 @@ MOST_COLUMNS = 1000
 _SCHEME = "file://"
 
 
+def folder_of(path: str) -> Path:
+    """Return the folder of a table, which is a path or the URL of a file."""
+    return Path(path.removeprefix(_SCHEME))
+
+
 class LakeOptions(Struct, frozen=True):
     """What is written where. It travels to tasks."""
 
@@ -33,7 +38,7 @@ class LakeOptions(Struct, frozen=True):
     @property
     def folder(self) -> Path:
         """Where the table is."""
-        return Path(self.path.removeprefix(_SCHEME))
+        return folder_of(self.path)
 
     @property
     def grows(self) -> bool:

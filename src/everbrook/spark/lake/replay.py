@@ -12,12 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from everbrook.spark.options import GivenOptions, InvalidOption, Spelling, one_of, parse_count, parse_names
+from everbrook.spark.lake.lake_table import folder_of
+from everbrook.spark.options import BATCH_BYTES, GivenOptions, InvalidOption, Spelling, one_of, parse_count, parse_names
 
-BATCH_BYTES = 32 * 1024 * 1024
 BUCKET, BUCKETS, PIN, SIZE = "bucket", "of", "pin", "bytes"
-_OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
-_SCHEME = "file://"
 _DROPPED = ("streamColumn", "valueColumn")
 
 
@@ -41,13 +39,12 @@ class ReplayOptions(Struct, frozen=True):
     @property
     def folder(self) -> Path:
         """Where the table is."""
-        return Path(self.path.removeprefix(_SCHEME))
+        return folder_of(self.path)
 
 
 def parse_replay(options: Mapping[str, str], spelling: Spelling | None = None) -> ReplayOptions:
     """Read the options of the source."""
     given = GivenOptions(options, of="everbrook_lake source", spelling=spelling)
-    given.ignore(_OF_SPARK)
     dropped = next((name for name in _DROPPED if given.text(name) is not None), None)
     if dropped is not None:
         raise InvalidOption(

@@ -33,7 +33,7 @@ _AT_ONCE = 1000
 _FILE = "_everbrook_file"
 
 
-class Answer(Struct, frozen=True):
+class QueryResult(Struct, frozen=True):
     """What a query gives: the names of its columns, and its rows, which are fetched as they are asked for."""
 
     names: list[str]
@@ -73,7 +73,7 @@ def _named(lakes: dict[str, Path]) -> dict[str, Path]:
 
 
 @contextmanager
-def ask_duckdb(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
+def ask_duckdb(pipeline: Pipeline, sql: str) -> Iterator[QueryResult]:
     """Ask DuckDB."""
     import duckdb
 
@@ -86,7 +86,7 @@ def ask_duckdb(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
             connection.execute(sql)
             if connection.description is None:
                 raise QueryFailed(f"there is no query in {sql!r}; the tables are {_listed(tables)}")
-            yield Answer(_numbered([column[0] for column in connection.description]), _fetched(connection))
+            yield QueryResult(_numbered([column[0] for column in connection.description]), _fetched(connection))
         except duckdb.Error as error:
             raise QueryFailed(f"{error}; the tables are {_listed(tables)}") from error
 
@@ -107,7 +107,7 @@ def _fetched(connection: Any) -> Iterator[tuple[Any, ...]]:
 
 
 @contextmanager
-def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
+def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[QueryResult]:
     """Ask Spark, in a session of its own."""
     from pyspark.errors import PySparkException
 
@@ -121,7 +121,7 @@ def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
         for name, folder in tables.items():
             view(engine.spark, name, folder)
         found = engine.spark.sql(sql)
-        yield Answer(_numbered(found.columns), (tuple(map(_of_utc, row)) for row in found.toLocalIterator()))
+        yield QueryResult(_numbered(found.columns), (tuple(map(_of_utc, row)) for row in found.toLocalIterator()))
     except PySparkException as error:
         raise QueryFailed(f"{diagnose(error, '').words}; the tables are {_listed(tables)}") from error
     finally:

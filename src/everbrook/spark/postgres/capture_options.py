@@ -13,7 +13,6 @@ from everbrook.spark.options import GivenOptions, InvalidOption, Spelling, one_o
 from everbrook.spark.postgres.routing import Routing
 from everbrook.spark.postgres.transcriber import ONTO_SHARED
 
-_OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _TABLE = re.compile(r'(?:^|,)((?:"[^"]*"|[^",])*)')
 MAX_ROWS, MAX_BYTES = 50_000, 16 * 1024 * 1024
@@ -39,7 +38,7 @@ class CaptureTuning(Struct, frozen=True, kw_only=True):
     """How often a running capture looks whether publication and tables are unchanged."""
     unsure_secs: float = 0.5
     """How old the last look may be when a change gives reason to look again."""
-    tell_secs: float = 5.0
+    feedback_secs: float = 5.0
     """How often Postgres hears of this side at least. It gives up after a minute of silence (wal_sender_timeout)."""
 
 
@@ -78,7 +77,6 @@ class CaptureOptions(Struct, frozen=True):
 def parse_capture(options: Mapping[str, str], spelling: Spelling | None = None) -> CaptureOptions:
     """Read the options of `spark.readStream.format("everbrook_postgres")`."""
     given = GivenOptions(options, of="everbrook_postgres source", spelling=spelling)
-    given.ignore(_OF_SPARK)
     url = given.text("url") or os.environ.get("POSTGRES_URL")
     tables = given.optional("tables", parse_tables)
     location = given.optional("copyLocation", parse_folder)

@@ -26,7 +26,7 @@ class Shape(Struct, frozen=True, omit_defaults=True):
     """The numbers of the key's columns in Postgres' catalogue, which stay when a column is renamed."""
 
 
-class Position(Struct, frozen=True, omit_defaults=True):
+class CapturePosition(Struct, frozen=True, omit_defaults=True):
     """A place between two rows."""
 
     postgres: int
@@ -44,15 +44,15 @@ class Position(Struct, frozen=True, omit_defaults=True):
         return self.lsn, self.row
 
 
-def parse_position(given: dict[str, Any]) -> Position | None:
+def parse_position(given: dict[str, Any]) -> CapturePosition | None:
     """Read a position of a checkpoint. None is the beginning, of which nothing is known yet."""
     if not given:
         return None
     told = dict(given, lsn=parse_lsn(given["lsn"])) if "lsn" in given else given
-    return convert(told, Position)
+    return convert(told, CapturePosition)
 
 
-def format_position(position: Position) -> dict[str, Any]:
+def format_position(position: CapturePosition) -> dict[str, Any]:
     """Write a position for a checkpoint."""
     written: dict[str, Any] = to_builtins(position)
     return dict(written, lsn=format_lsn(position.lsn)) if position.lsn else written

@@ -21,7 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from everbrook.spark.arrival import Arriving
 from everbrook.spark.postgres.capture_options import DEFAULT_TUNING, CaptureOptions, CaptureTuning, parse_capture
-from everbrook.spark.postgres.capture_position import Position, format_position, parse_lsn, parse_position
+from everbrook.spark.postgres.capture_position import CapturePosition, format_position, parse_lsn, parse_position
 from everbrook.spark.postgres.change_messages import Row
 from everbrook.spark.postgres.errors import START_OVER, CaptureRefused
 from everbrook.spark.postgres.receiver import Receiver
@@ -73,7 +73,7 @@ def _key(row: Row) -> str | None:
     return None if row.key is None else msgspec.json.decode(row.key, type=str)
 
 
-class Partition(InputPartition):
+class CopyPartition(InputPartition):
     """Rows of the copy that one task reads."""
 
     def __init__(self, slices: list[Slice]) -> None:
@@ -120,7 +120,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         self._known[2].write()
         return start if end is None else format_position(end)
 
-    def _position(self, given: Given) -> Position:
+    def _position(self, given: Given) -> CapturePosition:
         position = parse_position(given)
         return first_position(self._known[0]) if position is None else position
 
@@ -133,12 +133,12 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
             self._begun = manifest, spool, Streams(self._options.routing, self._options.location)
         return self._begun
 
-    def _next_of_copy(self, position: Position) -> Position:
+    def _next_of_copy(self, position: CapturePosition) -> CapturePosition:
         copied = position.copied_bytes or 0
         end = self._known[1].end_of(copied, self._options.max_rows, self._options.max_bytes)
-        return Position(position.postgres, lsn=position.lsn, copied_bytes=end)
+        return CapturePosition(position.postgres, lsn=position.lsn, copied_bytes=end)
 
-    def _next_change(self, position: Position) -> Position | None:
+    def _next_change(self, position: CapturePosition) -> CapturePosition | None:
         buffer, start = self._receiving(position).buffer, position.order
         target = None if self._target_lsn is None else (self._target_lsn, 0)
         if target is not None:
@@ -158,7 +158,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         waited = time.monotonic() - self._advanced_at > self._tuning.advance_secs
         return reached > start and (waited or reached[0] - start[0] > self._tuning.advance_bytes)
 
-    def _receiving(self, position: Position) -> Receiver:
+    def _receiving(self, position: CapturePosition) -> Receiver:
         """Give what receives changes. It begins at the first position that is asked for."""
         if self.receiver is not None and position.order < self.receiver.buffer.begun:
             self.receiver.close()
@@ -168,7 +168,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
             self.receiver = Receiver(self._options, manifest, streams, position, self._tuning)
         return self.receiver
 
-    def _wait(self, start: Position, until: tuple[int, int]) -> None:
+    def _wait(self, start: CapturePosition, until: tuple[int, int]) -> None:
         """Wait until everything up to a position was received, or so much that more would be too much."""
         buffer = self._receiving(start).buffer
         while buffer.wait(start.order, until, self._tuning.wait_secs) < until and not buffer.full:
@@ -178,14 +178,14 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         """Part a batch of the copy among tasks. Changes are one partition, whose rows the driver hands over."""
         first, last = self._position(start), self._position(end)
         if not last.copied_bytes:
-            return [Partition([])]
+            return [CopyPartition([])]
         copied = first.copied_bytes or 0
         count = max(1, min((last.copied_bytes - copied) // self._tuning.task_bytes, 2 * (os.cpu_count() or 1)))
         if self._is_small(first, last):
-            return [Partition(self._known[1].slices(copied, last.copied_bytes))]
-        return [Partition(slices) for slices in self._known[1].split(copied, last.copied_bytes, count)]
+            return [CopyPartition(self._known[1].slices(copied, last.copied_bytes))]
+        return [CopyPartition(slices) for slices in self._known[1].split(copied, last.copied_bytes, count)]
 
-    def _is_small(self, first: Position, last: Position) -> bool:
+    def _is_small(self, first: CapturePosition, last: CapturePosition) -> bool:
         return (last.copied_bytes or 0) - (first.copied_bytes or 0) <= self._tuning.small_bytes
 
     def getCache(self, start: Given, end: Given) -> Iterator[Any] | None:

@@ -121,7 +121,7 @@ class Types:
         self._bases: dict[int, int] = {}
         self._elements: dict[int, int] = {}
 
-    def tell(self, bases: Mapping[int, int], elements: Mapping[int, int]) -> None:
+    def add(self, bases: Mapping[int, int], elements: Mapping[int, int]) -> None:
         """Add domains by what they are of, and arrays by what is in them."""
         self._bases.update(bases)
         self._elements.update(elements)

@@ -37,13 +37,13 @@ from everbrook.spark.postgres.table import Table, names
 Entity = tuple[str, str, str]
 """Stream, type and key. Where a table does not tell streams or types apart, theirs are empty."""
 
-HELD, NUMBER = Identifier("everbrook_keys"), Identifier("everbrook_number")
+KEYS_TABLE, NUMBER = Identifier("everbrook_keys"), Identifier("everbrook_number")
 _CREATE = SQL("CREATE TEMP TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS SELECT 0 AS {}, {} FROM {} WITH NO DATA")
 _COPY = SQL("COPY {} ({}, {}) FROM STDIN")
 _SAME = SQL("SELECT * FROM (SELECT {0}, min({0}) OVER (PARTITION BY {1}) AS first FROM {2}) k WHERE {0} <> first")
 
 
-class Held(Struct, frozen=True):
+class HeldKeys(Struct, frozen=True):
     """Entities whose keys are held, by their numbers."""
 
     numbers: dict[Entity, int]
@@ -66,19 +66,19 @@ class Keys:
         self.verbatim = all(table.columns[column].verbatim for column in self._columns)
         """Whether entities that differ have keys that differ, so that nobody has to be asked."""
 
-    def hold(self, cursor: Cursor, entities: Iterable[Entity]) -> Held:
+    def hold(self, cursor: Cursor, entities: Iterable[Entity]) -> HeldKeys:
         """Copy the keys of entities, in place of those before."""
         numbers = {entity: number for number, entity in enumerate(dict.fromkeys(entities))}
-        cursor.execute(_CREATE.format(HELD, NUMBER, names(self._columns), self._table.identifier))
+        cursor.execute(_CREATE.format(KEYS_TABLE, NUMBER, names(self._columns), self._table.identifier))
         if not numbers:
-            return Held({}, {})
-        cursor.execute(SQL("DELETE FROM {}").format(HELD))
-        with cursor.copy(_COPY.format(HELD, NUMBER, names(self._columns))) as copy:
+            return HeldKeys({}, {})
+        cursor.execute(SQL("DELETE FROM {}").format(KEYS_TABLE))
+        with cursor.copy(_COPY.format(KEYS_TABLE, NUMBER, names(self._columns))) as copy:
             copy.write(data_of(self._lines(numbers)))
-        return Held(numbers, {} if self.verbatim else self._firsts(cursor, list(numbers)))
+        return HeldKeys(numbers, {} if self.verbatim else self._firsts(cursor, list(numbers)))
 
     def _firsts(self, cursor: Cursor, entities: list[Entity]) -> dict[Entity, Entity]:
-        same = cursor.execute(_SAME.format(NUMBER, names(self._columns), HELD)).fetchall()
+        same = cursor.execute(_SAME.format(NUMBER, names(self._columns), KEYS_TABLE)).fetchall()
         return {entities[int(str(number))]: entities[int(str(first))] for number, first in same}
 
     def same(self) -> Composed:
@@ -91,7 +91,7 @@ class Keys:
         return rows_of([places, *parts])
 
 
-class Told(Struct, frozen=True):
+class LocatedMessage(Struct, frozen=True):
     """A message of a stream, and what it says."""
 
     stream: str
@@ -101,7 +101,7 @@ class Told(Struct, frozen=True):
     """Fields that a value leaves out, as they stay what they were: capture writes so of values that Postgres keeps."""
 
 
-class Current(Struct, frozen=True):
+class StoredValue(Struct, frozen=True):
     """The value of an entity as the table has it, and of which message of which stream it is."""
 
     value: Any
@@ -117,21 +117,21 @@ class Final(Struct, frozen=True):
     appended: Any = UNSET
 
 
-class Folded(Struct, frozen=True):
+class FoldedChanges(Struct, frozen=True):
     """What is to be done: streams that are to be cleared, up to an offset, and the last changes of entities."""
 
     cleared: dict[str, str]
     finals: dict[Entity, Final]
 
 
-def parse_told(stream: str, offset: str, payload: bytes) -> Told:
+def parse_located(stream: str, offset: str, payload: bytes) -> LocatedMessage:
     """Read a message. A ValueError says why it is no change."""
     try:
         decoded = decode_json(payload)
     except UNREADABLE as error:
         raise InvalidChange(f"is no JSON: {error}") from None
     message = parse_message(decoded)
-    return Told(stream, offset, message, _unchanged(decoded) if isinstance(message, Set) else ())
+    return LocatedMessage(stream, offset, message, _unchanged(decoded) if isinstance(message, Set) else ())
 
 
 def _unchanged(decoded: dict[str, Any]) -> tuple[str, ...]:
@@ -140,10 +140,12 @@ def _unchanged(decoded: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
-class Folding:
+class EntityFold:
     """Folds changes of one range of rows."""
 
-    def __init__(self, told: Mapping[int, Told], entity_of: Callable[[Told, Change], Entity | None]) -> None:
+    def __init__(
+        self, told: Mapping[int, LocatedMessage], entity_of: Callable[[LocatedMessage, Change], Entity | None]
+    ) -> None:
         """Take what rows say, by their places, and which entity of the table a change is of, if of any."""
         self._told = told
         self._entity_of = entity_of
@@ -159,7 +161,7 @@ class Folding:
                     begun.setdefault(entity, isinstance(told.message, Append) or bool(told.unchanged))
         return {entity for entity, appends in begun.items() if appends}
 
-    def fold(self, places: Sequence[int], current: Mapping[Entity, Current]) -> Folded:
+    def fold(self, places: Sequence[int], current: Mapping[Entity, StoredValue]) -> FoldedChanges:
         """Fold changes. One that can't be appended is a `RowRefused`."""
         fold = _Fold(self._told, current)
         for place in places:
@@ -171,20 +173,20 @@ class Folding:
                     entity = self._entity_of(told, change)
                     if entity is not None:
                         fold.apply(place, entity, change)
-        return Folded(fold.cleared, fold.finals)
+        return FoldedChanges(fold.cleared, fold.finals)
 
 
 class _Fold:
     """What changes have made so far."""
 
-    def __init__(self, told: Mapping[int, Told], current: Mapping[Entity, Current]) -> None:
+    def __init__(self, told: Mapping[int, LocatedMessage], current: Mapping[Entity, StoredValue]) -> None:
         self._told = told
         self._current = current
         self._appended = State()
         self.cleared: dict[str, str] = {}
         self.finals: dict[Entity, Final] = {}
 
-    def clear(self, told: Told) -> None:
+    def clear(self, told: LocatedMessage) -> None:
         self.cleared[told.stream] = told.offset
         finals = self.finals.items()
         self.finals = {each: final for each, final in finals if self._told[final.place].stream != told.stream}
@@ -207,12 +209,12 @@ class _Fold:
         except InvalidChange as error:
             raise RowRefused(place, str(error)) from None
 
-    def _there(self, entity: Entity) -> Current | None:
+    def _there(self, entity: Entity) -> StoredValue | None:
         """Give what the table has of an entity, unless a change or a reset came since."""
         there = self._current.get(entity)
         return None if there is None or entity in self.finals or there.stream in self.cleared else there
 
-    def _append(self, entity: Entity, change: Append, there: Current | None) -> Any:
+    def _append(self, entity: Entity, change: Append, there: StoredValue | None) -> Any:
         """Join the value as it is and what comes to it, by the rule of the protocol."""
         final = self.finals.get(entity)
         type_, key = change.type, msgspec.json.encode(entity).decode()
@@ -227,7 +229,7 @@ class _Fold:
             raise InvalidChange(str(error).replace(shown(key), shown(change.key))) from None
         return self._appended[type_][key]
 
-    def _complete(self, entity: Entity, change: Change, there: Current | None, unchanged: Sequence[str]) -> Any:
+    def _complete(self, entity: Entity, change: Change, there: StoredValue | None, unchanged: Sequence[str]) -> Any:
         """Join a value and the fields that it leaves out, which are as they were."""
         final = self.finals.get(entity)
         before = self._before(final, there) if final is None or final.appended is UNSET else final.appended
@@ -239,7 +241,7 @@ class _Fold:
         self._appended.apply(Set(change.type, msgspec.json.encode(entity).decode(), value))
         return value
 
-    def _before(self, final: Final | None, there: Current | None) -> Any:
+    def _before(self, final: Final | None, there: StoredValue | None) -> Any:
         if final is None:
             return UNSET if there is None else there.value
         message = self._told[final.place].message

@@ -31,7 +31,7 @@ from everbrook.spark.postgres.table import Table, create, exists, identifier_of,
 
 STREAM, OFFSET, NEXT_OFFSET, VALUE = "stream", "offset", "next_offset", "value"
 """Columns of the source."""
-TOLD = ("stream", "offset", "next_offset", "content_type", "time")
+METADATA = ("stream", "offset", "next_offset", "content_type", "time")
 """What the source tells of each message, in columns of these names."""
 OPERATION = "operation"
 
@@ -39,7 +39,7 @@ _SEGMENT = re.compile(r'"((?:[^"\\]|\\.)+)"|([^\s."$@][^."]*)')
 _ESCAPED = re.compile(r"\\(.)")
 
 
-class Told(Struct, frozen=True):
+class Metadata(Struct, frozen=True):
     """Metadata of a message."""
 
     name: str
@@ -57,8 +57,8 @@ class Field(Struct, frozen=True):
         return ".".join(_quoted(name) for name in self.names) or "$"
 
 
-Path = Told | Field
-STREAM_PATH, OFFSET_PATH = Told("stream"), Told("offset")
+Path = Metadata | Field
+STREAM_PATH, OFFSET_PATH = Metadata("stream"), Metadata("offset")
 WHOLE, KEY_PATH, TYPE_PATH, VALUE_PATH = Field(), Field(("key",)), Field(("type",)), Field(("value",))
 
 
@@ -67,9 +67,9 @@ def parse_path(text: str) -> Path:
     if text == "$":
         return WHOLE
     if text.startswith("@"):
-        if text[1:] not in (*TOLD, OPERATION):
-            raise ValueError(f"must be one of {', '.join(f'@{name}' for name in (*TOLD, OPERATION))}, got {text!r}")
-        return Told(text[1:])
+        if text[1:] not in (*METADATA, OPERATION):
+            raise ValueError(f"must be one of {', '.join(f'@{name}' for name in (*METADATA, OPERATION))}, got {text!r}")
+        return Metadata(text[1:])
     return Field(_names(text))
 
 
@@ -116,7 +116,7 @@ SESSION_STATE = {
 """The columns of a table of states, where each entity is a row."""
 
 
-class Place(Struct, frozen=True):
+class MappedColumn(Struct, frozen=True):
     """A column, what it takes, and where that is found."""
 
     column: str
@@ -127,7 +127,7 @@ class Place(Struct, frozen=True):
 class Mapping(Struct, frozen=True):
     """The columns of a table that are written."""
 
-    places: tuple[Place, ...]
+    places: tuple[MappedColumn, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def parse_columns(columns: Given[str, str]) -> dict[str, Path]:
 
 def mapping_of(table: Table, paths: Given[str, Path]) -> Mapping:
     """Join a mapping with what the table's columns take."""
-    return Mapping(tuple(Place(name, table.columns[name].kind, path) for name, path in paths.items()))
+    return Mapping(tuple(MappedColumn(name, table.columns[name].kind, path) for name, path in paths.items()))
 
 
 class Mapped(Struct, frozen=True):
@@ -170,7 +170,7 @@ class Mapper:
     def __init__(self, mapping: Mapping) -> None:
         self._mapping = mapping
         fields = {place.path.names for place in mapping.places if isinstance(place.path, Field) and place.path.names}
-        if any(place.path == Told(OPERATION) for place in mapping.places):
+        if any(place.path == Metadata(OPERATION) for place in mapping.places):
             fields |= set(_OPERATIONS)
         # A whole message is checked to be JSON only where it has to be.
         of_json = any(place.path == WHOLE and place.kind in {JSON, JSONB} for place in mapping.places)
@@ -187,9 +187,11 @@ class Mapper:
         columns = [self._column(place, batch, extracted, misfits) for place in self._mapping.places]
         return Mapped(columns, misfits)
 
-    def _column(self, place: Place, batch: pa.RecordBatch, extracted: Extracted, misfits: dict[int, str]) -> pa.Array:
+    def _column(
+        self, place: MappedColumn, batch: pa.RecordBatch, extracted: Extracted, misfits: dict[int, str]
+    ) -> pa.Array:
         match place.path:
-            case Told(name=name) if name in TOLD:
+            case Metadata(name=name) if name in METADATA:
                 return batch.column(name).cast(pa.string())
             case Field(names=()):
                 return _whole(place, batch.column(VALUE), misfits)
@@ -204,7 +206,7 @@ def _values(path: Path, extracted: Extracted) -> pa.Array:
     return pc.coalesce(*(extracted.fields[names] for names in _OPERATIONS))
 
 
-def _whole(place: Place, payloads: pa.Array, misfits: dict[int, str]) -> pa.Array:
+def _whole(place: MappedColumn, payloads: pa.Array, misfits: dict[int, str]) -> pa.Array:
     """Give the messages themselves."""
     if place.kind == BYTES:
         return column_of([b"\\x" + payload.hex().encode() for payload in payloads.cast(pa.binary()).to_pylist()])
@@ -215,7 +217,7 @@ def _whole(place: Place, payloads: pa.Array, misfits: dict[int, str]) -> pa.Arra
         return column_of([_text(number, value, misfits) for number, value in enumerate(payloads.to_pylist())])
 
 
-def _note_nuls(place: Place, payloads: pa.Array, misfits: dict[int, str]) -> None:
+def _note_nuls(place: MappedColumn, payloads: pa.Array, misfits: dict[int, str]) -> None:
     """Note messages with the character that Postgres can't keep. In JSON it is only found where it is escaped."""
     in_json = place.kind == JSONB
     suspects = pc.match_substring(payloads, "\\u0000" if in_json else "\0")
@@ -296,4 +298,4 @@ def _keys(key: list[str], mode: str) -> list[Composed]:
 def _type(path: Path) -> str:
     if path in {WHOLE, VALUE_PATH}:
         return "jsonb"
-    return "timestamptz" if path == Told("time") else "text"
+    return "timestamptz" if path == Metadata("time") else "text"

@@ -21,7 +21,7 @@ from contextlib import suppress
 import psycopg
 
 from everbrook.spark.postgres.capture_options import CaptureOptions, CaptureTuning
-from everbrook.spark.postgres.capture_position import VERSION, Position, Shape
+from everbrook.spark.postgres.capture_position import VERSION, CapturePosition, Shape
 from everbrook.spark.postgres.change_messages import Captured, Event, Row
 from everbrook.spark.postgres.errors import PostgresAway
 from everbrook.spark.postgres.pgoutput import Relation, parse_message
@@ -29,7 +29,7 @@ from everbrook.spark.postgres.routing import Order, Streams
 from everbrook.spark.postgres.slot import Data, Replication, check_slot, connect, parse_frame
 from everbrook.spark.postgres.snapshot import Manifest, wanted
 from everbrook.spark.postgres.start import Watch
-from everbrook.spark.postgres.system_catalog import Catalogue
+from everbrook.spark.postgres.system_catalog import CatalogInspector
 from everbrook.spark.postgres.transcriber import Transcriber
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _BUFFERED_BATCHES = 4
 class Buffer:
     """Changes in their order, with how far everything was received."""
 
-    def __init__(self, position: Position, max_rows: int, max_bytes: int) -> None:
+    def __init__(self, position: CapturePosition, max_rows: int, max_bytes: int) -> None:
         self.begun = position.order
         self._events: list[Event] = []
         self._reached = self._required = position.order
@@ -106,7 +106,7 @@ class Buffer:
             return self._reached >= until
         return bool(self._events) and self._events[-1].order > start
 
-    def end(self, start: Order, until: Order | None, max_rows: int, max_bytes: int) -> tuple[Position, int]:
+    def end(self, start: Order, until: Order | None, max_rows: int, max_bytes: int) -> tuple[CapturePosition, int]:
         """Decide how far a batch goes: to the last change that fits, or to where everything was received.
 
         Also says how many rows it has.
@@ -128,11 +128,11 @@ class Buffer:
         """Find the first change after a position."""
         return bisect_right(self._events, order, key=lambda event: event.order)
 
-    def _at_event(self, place: int) -> Position:
+    def _at_event(self, place: int) -> CapturePosition:
         return self._at(self._events[place].order, self._events[place].shapes)
 
-    def _at(self, order: Order, shapes: dict[str, Shape]) -> Position:
-        return Position(VERSION, lsn=order[0], row=order[1], shapes=shapes)
+    def _at(self, order: Order, shapes: dict[str, Shape]) -> CapturePosition:
+        return CapturePosition(VERSION, lsn=order[0], row=order[1], shapes=shapes)
 
     def rows(self, start: Order, end: Order) -> Iterator[Row]:
         """Give the messages of a batch."""
@@ -157,11 +157,11 @@ class Receiver:
         options: CaptureOptions,
         manifest: Manifest,
         streams: Streams,
-        position: Position,
+        position: CapturePosition,
         tuning: CaptureTuning,
     ) -> None:
         self._options = options
-        self._tell_secs = tuning.tell_secs
+        self._feedback_secs = tuning.feedback_secs
         self._watch = Watch(options, manifest, tuning)
         self.buffer = Buffer(position, _BUFFERED_BATCHES * options.max_rows, _BUFFERED_BATCHES * options.max_bytes)
         tables = {
@@ -170,15 +170,15 @@ class Receiver:
         self._transcriber = Transcriber(
             tables,
             streams,
-            Catalogue(options.url),
+            CatalogInspector(options.url),
             position,
             on_truncate=options.on_truncate,
             old_values=options.old_values,
         )
-        self._confirmed = self._told = 0
+        self._confirmed = self._confirmed_to_postgres = 0
         self._done_lsn = position.lsn
         self._received = position.lsn
-        self._told_at = self._well_at = time.monotonic()
+        self._feedback_at = self._well_at = time.monotonic()
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         # The thread closes the end that it reads, and `close` the end that it writes.
@@ -187,13 +187,13 @@ class Receiver:
         self._thread = threading.Thread(target=self._run, name=f"everbrook-{options.slot}", daemon=True)
         self._thread.start()
 
-    def confirm(self, position: Position) -> None:
+    def confirm(self, position: CapturePosition) -> None:
         """Let Postgres forget what is committed."""
         self.buffer.forget(position.order)
         self._confirmed = max(self._confirmed, position.lsn)
         self._wake_thread()
 
-    def require(self, position: Position) -> None:
+    def require(self, position: CapturePosition) -> None:
         """Receive everything up to a position, even beyond the bounds of the buffer."""
         self.buffer.require(position.order)
         self._wake_thread()
@@ -241,7 +241,7 @@ class Receiver:
         try:
             replication.start(self._options.slot, self._options.publication)
             self._transcriber.reconnected()
-            self._told = 0
+            self._confirmed_to_postgres = 0
             while not self._closed:
                 self._turn(replication)
                 if self._watch.due:
@@ -259,11 +259,11 @@ class Receiver:
         waiting = [self._woken.fileno()]
         if not self.buffer.full:
             if self._take(replication):
-                self._tell(replication)
+                self._send_feedback(replication)
                 return
             waiting.append(replication.socket)
-        self._tell(replication)
-        ready, _, _ = select.select(waiting, [], [], self._tell_secs)
+        self._send_feedback(replication)
+        ready, _, _ = select.select(waiting, [], [], self._feedback_secs)
         if self._woken.fileno() in ready:
             self._woken.read(4096)
 
@@ -291,16 +291,16 @@ class Receiver:
             return None if message is None else self._transcriber.feed(message)
         self._received = max(self._received, told.wal_end)
         if told.reply_wanted:
-            replication.tell(self._received)
+            replication.send_feedback(self._received)
         return self._transcriber.reached(told.wal_end)
 
-    def _tell(self, replication: Replication) -> None:
+    def _send_feedback(self, replication: Replication) -> None:
         """Tell Postgres of what is new: at once of what is committed, now and then of what was received."""
         now = time.monotonic()
-        if self._confirmed > self._told or now - self._told_at > self._tell_secs:
-            confirmed = self._confirmed if self._confirmed > self._told else 0
-            replication.tell(max(self._received, self._confirmed), confirmed)
-            self._told, self._told_at = max(self._told, confirmed), now
+        if self._confirmed > self._confirmed_to_postgres or now - self._feedback_at > self._feedback_secs:
+            confirmed = self._confirmed if self._confirmed > self._confirmed_to_postgres else 0
+            replication.send_feedback(max(self._received, self._confirmed), confirmed)
+            self._confirmed_to_postgres, self._feedback_at = max(self._confirmed_to_postgres, confirmed), now
 
 
 def _given_up(error: Exception, after_secs: int) -> PostgresAway:

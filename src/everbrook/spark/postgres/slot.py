@@ -140,7 +140,7 @@ class Replication:
         """The descriptor that something comes from."""
         return self._pg.socket
 
-    def tell(self, received: int, confirmed: int = 0) -> None:
+    def send_feedback(self, received: int, confirmed: int = 0) -> None:
         """Tell Postgres what was received, and what it may remove."""
         if confirmed:
             self._pg.put_copy_data(format_feedback(received, confirmed, time.time()))

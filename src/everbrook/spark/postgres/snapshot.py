@@ -79,7 +79,7 @@ class Manifest(Struct, frozen=True):
     def types(self) -> Types:
         """Give how values of the columns are written."""
         types = Types()
-        types.tell(self.bases, self.elements)
+        types.add(self.bases, self.elements)
         return types
 
 
@@ -211,7 +211,7 @@ def _unescaped(value: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), value)
 
 
-class Piece(Struct, frozen=True):
+class PageRange(Struct, frozen=True):
     """Pages of a table that go into one file."""
 
     table: Table
@@ -226,7 +226,7 @@ def copy_tables(options: CaptureOptions, snapshot: str, published: list[Publishe
     url, folder = options.url, options.location
     with connect(url) as connection:
         by_table = {each.table.oid: each for each in published}
-        pieces = [piece for each in published for piece in _pieces(connection, each.table, pages_per_part)]
+        pieces = [piece for each in published for piece in _page_ranges(connection, each.table, pages_per_part)]
     with ThreadPoolExecutor(max_workers=options.connections) as pool:
         jobs = [
             pool.submit(_copy, url, snapshot, by_table[piece.table.oid], piece, folder / f"part-{number:05d}.copy")
@@ -235,7 +235,7 @@ def copy_tables(options: CaptureOptions, snapshot: str, published: list[Publishe
         return [part for job in jobs if (part := job.result()).size_bytes]
 
 
-def _pieces(connection: "psycopg.Connection[Any]", table: Table, pages_per_part: int) -> Iterator[Piece]:
+def _page_ranges(connection: "psycopg.Connection[Any]", table: Table, pages_per_part: int) -> Iterator[PageRange]:
     for leaf in leaves_of(connection, table):
         row = connection.execute(
             "SELECT pg_relation_size(%s::oid::regclass) / current_setting('block_size')::int8", [leaf.oid]
@@ -243,10 +243,10 @@ def _pieces(connection: "psycopg.Connection[Any]", table: Table, pages_per_part:
         pages = int(row[0]) if row else 0
         bounds = [*range(0, max(pages, 1), pages_per_part), None]
         for first, last in pairwise(bounds):
-            yield Piece(table, leaf, first or 0, last)
+            yield PageRange(table, leaf, first or 0, last)
 
 
-def _copy(url: str, snapshot: str, published: Published, piece: Piece, path: Path) -> Part:
+def _copy(url: str, snapshot: str, published: Published, piece: PageRange, path: Path) -> Part:
     try:
         with connect(url, autocommit=False) as connection, path.open("wb") as file:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -264,7 +264,7 @@ def _copy(url: str, snapshot: str, published: Published, piece: Piece, path: Pat
     return Part(piece.table.type, path.name, path.stat().st_size)
 
 
-def _statement(published: Published, piece: Piece) -> sql.Composed:
+def _statement(published: Published, piece: PageRange) -> sql.Composed:
     columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in published.table.columns)
     where = sql.SQL("ctid >= {}").format(sql.Literal(f"({piece.first_page},0)"))
     if piece.last_page is not None:

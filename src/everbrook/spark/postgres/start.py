@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 
 from everbrook.spark.postgres.capture_options import CaptureOptions, CaptureTuning, parse_folder
-from everbrook.spark.postgres.capture_position import MANIFEST, MARKER, RESETS, VERSION, Position, parse_lsn
+from everbrook.spark.postgres.capture_position import MANIFEST, MARKER, RESETS, VERSION, CapturePosition, parse_lsn
 from everbrook.spark.postgres.change_messages import Types
 from everbrook.spark.postgres.errors import START_OVER, CaptureError, CaptureRefused, ChangesLost
 from everbrook.spark.postgres.publication import (
@@ -43,7 +43,7 @@ from everbrook.spark.postgres.snapshot import (
     wanted,
     write_whole,
 )
-from everbrook.spark.postgres.system_catalog import Table, tell_types
+from everbrook.spark.postgres.system_catalog import Table, add_types
 
 logger = logging.getLogger(__name__)
 _LOCK_TIMEOUT = "1s"
@@ -95,9 +95,9 @@ def _went_on(options: CaptureOptions, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def first_position(manifest: Manifest) -> Position:
+def first_position(manifest: Manifest) -> CapturePosition:
     """Give the position before everything."""
-    return Position(VERSION, lsn=manifest.lsn, copied_bytes=0 if manifest.parts else None)
+    return CapturePosition(VERSION, lsn=manifest.lsn, copied_bytes=0 if manifest.parts else None)
 
 
 def _clear(connection: Connection, options: CaptureOptions) -> None:
@@ -128,13 +128,13 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
             logger.info("copying %s as of %s into %s", tables, lsn, options.location)
             parts = _resets(options.location) + copy_tables(options, snapshot, published, pages_per_part)
         _name_streams(options, snapshot, [each.table for each in published])
-    types, records = _Told(), []
+    types, records = _RecordedTypes(), []
     for given, each in zip(options.tables, published, strict=True):
         key_columns = options.key_of(each.table.full_name, each.table.name)
         shape = each.table.shape(key_columns)
         records.append(TableRecord(each.table.oid, given, each.table.type, shape, each.member, each.table.partitioned))
     with connect(options.url) as connection:
-        tell_types(connection, types, {column.type_oid for each in records for column in each.shape.columns})
+        add_types(connection, types, {column.type_oid for each in records for column in each.shape.columns})
     manifest = Manifest(
         options.slot,
         options.publication,
@@ -176,7 +176,7 @@ def forget(location: Path | str) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-class _Told(Types):
+class _RecordedTypes(Types):
     """Records the types that were looked up, for the manifest."""
 
     def __init__(self) -> None:
@@ -184,8 +184,8 @@ class _Told(Types):
         self.bases: dict[int, int] = {}
         self.elements: dict[int, int] = {}
 
-    def tell(self, bases: Any, elements: Any) -> None:
-        super().tell(bases, elements)
+    def add(self, bases: Any, elements: Any) -> None:
+        super().add(bases, elements)
         self.bases.update(bases)
         self.elements.update(elements)
 

@@ -132,7 +132,7 @@ def leaves_of(connection: Connection, table: Table) -> list[Leaf]:
     return [Leaf(*each[:4]) for each in found if each[4] == "r"]
 
 
-class Catalogue:
+class CatalogInspector:
     """Looks into the catalogue of a database while changes are read. It connects when it is asked."""
 
     def __init__(self, url: str) -> None:
@@ -151,7 +151,7 @@ class Catalogue:
         unknown = {column.type_oid for column in shape.columns} - BUILT_IN.keys() - self._known
         if unknown:
             with connect(self._url) as connection:
-                tell_types(connection, self._types, unknown)
+                add_types(connection, self._types, unknown)
         self._known |= unknown
         return self._types
 
@@ -169,7 +169,7 @@ def _type_name(connection: Connection, oid: int, modifier: int) -> str:
     return str(row[0]) if row else "???"
 
 
-def tell_types(connection: Connection, types: Types, oids: Iterable[int]) -> None:
+def add_types(connection: Connection, types: Types, oids: Iterable[int]) -> None:
     """Look up types that are not built in, and those they are made of."""
     waiting = set(oids) - BUILT_IN.keys()
     while waiting:
@@ -179,5 +179,5 @@ def tell_types(connection: Connection, types: Types, oids: Iterable[int]) -> Non
                 bases[oid] = base
             elif is_array:
                 elements[oid] = element
-        types.tell(bases, elements)
+        types.add(bases, elements)
         waiting = {*bases.values(), *elements.values()} - BUILT_IN.keys()

@@ -19,9 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from everbrook.spark.options import DEFAULT_TABLE_TUNING, ServerOptions, TableTuning
 from everbrook.spark.postgres import letter_table as letters
 from everbrook.spark.postgres.database import Database
-from everbrook.spark.postgres.mapping import NEXT_OFFSET, OFFSET, STREAM, TOLD, Told
+from everbrook.spark.postgres.mapping import METADATA, NEXT_OFFSET, OFFSET, STREAM, Metadata
 from everbrook.spark.postgres.positions import TABLE, Writer, unknown
-from everbrook.spark.postgres.table_sink import Plan, RowCounts, Sink, parse_options, prepare
+from everbrook.spark.postgres.table_sink import RowCounts, TablePlan, TableWriter, parse_options, prepare
 from everbrook.spark.sinks.batch_writer import BatchWriter, OnDeadLetters, require_local
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.sinks.query_plan import identities_of, whole_streams
@@ -37,14 +37,14 @@ SESSION_EVENTS = "session_events"
 class TableTaskWriter(TaskWriter[RowCounts]):
     """Writes the rows of a task, over a connection of its own."""
 
-    def __init__(self, plan: Plan, writer: Writer) -> None:
+    def __init__(self, plan: TablePlan, writer: Writer) -> None:
         self._plan = plan
         self._writer = writer
 
     def write_rows(self, batches: Iterable[pa.RecordBatch]) -> RowCounts:
         database = Database(self._plan.options.database)
         try:
-            return Sink(database, self._plan).write(self._writer, batches)
+            return TableWriter(database, self._plan).write(self._writer, batches)
         finally:
             database.close()
 
@@ -54,7 +54,7 @@ class TableBatchWriter(BatchWriter):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: TablePlan,
         sink_id: str,
         *,
         in_order: bool,
@@ -66,7 +66,7 @@ class TableBatchWriter(BatchWriter):
         self._sink_id = sink_id
         self._in_order = in_order
         self._database = Database(plan.options.database)
-        self._sink = Sink(self._database, plan)
+        self._sink = TableWriter(self._database, plan)
         self._warned = False
 
     def _write(self, query: StreamingQuery, batch: DataFrame, batch_id: int, *, by_tasks: bool) -> int:
@@ -168,7 +168,7 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     database = Database(options.database)
     try:
         plan = prepare(database, options)
-        told = [path.name for path in plan.paths.values() if isinstance(path, Told) and path.name in TOLD]
+        told = [path.name for path in plan.paths.values() if isinstance(path, Metadata) and path.name in METADATA]
         require_messages(df.schema, (STREAM, OFFSET, NEXT_OFFSET, *told))
     finally:
         database.close()

@@ -38,7 +38,7 @@ from everbrook.spark.postgres.mapping import (
 )
 from everbrook.spark.postgres.positions import Reached, Writer
 from everbrook.spark.postgres.table import Table, look_up, require_columns
-from everbrook.spark.postgres.upsert import Shape, Upsert, shape_of
+from everbrook.spark.postgres.upsert import StateShape, Upsert, shape_of
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions, Letter, parse_dead_letters
 from everbrook.spark.streams.messages import InvalidRow
 from everbrook.spark.streams.offsets import Position
@@ -47,7 +47,7 @@ APPEND, STATE = "append", "state"
 _GUARDS: tuple[tuple[str, Path], ...] = (("_stream", STREAM_PATH), ("_offset", OFFSET_PATH))
 
 
-class Piece(Struct, frozen=True):
+class TransactionRows(Struct, frozen=True):
     """Rows that are written in one transaction, with the offsets between which each of their streams is in it."""
 
     rows: pa.RecordBatch
@@ -55,9 +55,9 @@ class Piece(Struct, frozen=True):
     ends: dict[str, str]
 
 
-def pieces_of(
+def split_in_transactions(
     batches: Iterable[pa.RecordBatch], *, max_rows: int = 40_000, max_bytes: int = 16 * 1024 * 1024
-) -> Iterator[Piece]:
+) -> Iterator[TransactionRows]:
     """Put batches together, up to a size."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
@@ -65,11 +65,11 @@ def pieces_of(
         if waiting and batch.num_rows and _is_enough(waiting, max_rows, max_bytes) and not _goes_on(waiting[-1], batch):
             whole, rest = _cut(_joined(waiting))
             if whole.num_rows:
-                yield _piece(whole)
+                yield _transaction_rows(whole)
             waiting = [rest] if rest.num_rows else []
         waiting += [batch] if batch.num_rows else []
     if waiting:
-        yield _piece(_joined(waiting))
+        yield _transaction_rows(_joined(waiting))
 
 
 def _is_enough(batches: list[pa.RecordBatch], max_rows: int, max_bytes: int) -> bool:
@@ -106,7 +106,7 @@ def _cut(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     return rows.slice(0, size), rows.slice(size)
 
 
-def _piece(rows: pa.RecordBatch) -> Piece:
+def _transaction_rows(rows: pa.RecordBatch) -> TransactionRows:
     streams = rows.column(STREAM).dictionary_encode()
     codes = streams.indices.to_numpy()
     names = streams.dictionary.to_pylist()
@@ -114,7 +114,7 @@ def _piece(rows: pa.RecordBatch) -> Piece:
     lasts = (len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]).tolist()
     offsets, ends = rows.column(OFFSET), rows.column(NEXT_OFFSET)
     _require_order(codes, offsets)
-    return Piece(
+    return TransactionRows(
         rows,
         {name: offsets[first].as_py() for name, first in zip(names, firsts, strict=True)},
         {name: ends[last].as_py() for name, last in zip(names, lasts, strict=True)},
@@ -128,7 +128,7 @@ def _require_order(codes: "np.typing.NDArray[np.int32]", offsets: pa.Array) -> N
         raise InvalidRow("rows of a stream are not in the order of their offsets")
 
 
-def fresh_rows(piece: Piece, reached: dict[str, Reached], writer: Writer) -> tuple[pa.RecordBatch, list[str]]:
+def fresh_rows(piece: TransactionRows, reached: dict[str, Reached], writer: Writer) -> tuple[pa.RecordBatch, list[str]]:
     """Give the rows that are not in the table yet, and the streams that were created again."""
     anew = [name for name, start in piece.starts.items() if reached[name].begins_anew(writer, name, start)]
     bounds = {name: "" if name in anew else reached[name].next_offset for name in piece.starts}
@@ -140,7 +140,9 @@ def fresh_rows(piece: Piece, reached: dict[str, Reached], writer: Writer) -> tup
     return piece.rows.filter(pc.greater_equal(offsets, limits)), anew
 
 
-def ends_of(piece: Piece, reached: dict[str, Reached], anew: list[str], writer: Writer) -> dict[str, Position]:
+def ends_of(
+    piece: TransactionRows, reached: dict[str, Reached], anew: list[str], writer: Writer
+) -> dict[str, Position]:
     """Give the positions after a piece. Only the position of a stream that was created again goes back."""
     before = {name: Reached() if name in anew else reached[name] for name in piece.ends}
     ends = {
@@ -157,7 +159,7 @@ def ends_of(piece: Piece, reached: dict[str, Reached], anew: list[str], writer: 
     }
 
 
-class SinkOptions(Struct, frozen=True):
+class TableOptions(Struct, frozen=True):
     """What is written where."""
 
     database: DatabaseOptions
@@ -169,10 +171,10 @@ class SinkOptions(Struct, frozen=True):
     dead_letters: DeadLetterOptions = DeadLetterOptions()
 
 
-class Plan(Struct, frozen=True):
+class TablePlan(Struct, frozen=True):
     """A sink that fits its table. It travels to tasks."""
 
-    options: SinkOptions
+    options: TableOptions
     table: Table
     paths: dict[str, Path]
 
@@ -196,7 +198,7 @@ def parse_options(  # noqa: PLR0913 - those of `write_postgres`
     create_table: bool = False,
     dead_letters: str = "table",
     retry_secs: float = 15.0,
-) -> SinkOptions:
+) -> TableOptions:
     """Check the options of a sink before the database is asked."""
     if mode not in {APPEND, STATE}:
         raise InvalidOption(f"mode must be 'append' or 'state', got {mode!r}")
@@ -206,7 +208,7 @@ def parse_options(  # noqa: PLR0913 - those of `write_postgres`
         raise InvalidOption("which table? Give its name, or schema.name")
     if columns is not None:
         parse_columns(columns)
-    return SinkOptions(
+    return TableOptions(
         parse_database(url, retry_secs),
         table,
         None if columns is None else tuple(columns.items()),
@@ -217,15 +219,15 @@ def parse_options(  # noqa: PLR0913 - those of `write_postgres`
     )
 
 
-def prepare(database: Database, options: SinkOptions) -> Plan:
+def prepare(database: Database, options: TableOptions) -> TablePlan:
     """Create what Everbrook keeps in the database, and check the mapping against the table."""
 
-    def work(cursor: Cursor) -> Plan:
+    def work(cursor: Cursor) -> TablePlan:
         positions.prepare(cursor)
         letter_table.prepare(cursor, options.dead_letters)
         _create(cursor, options)
         table = look_up(cursor, options.table)
-        plan = Plan(options, table, _guarded(options, table))
+        plan = TablePlan(options, table, _guarded(options, table))
         require_columns(table, plan.paths)
         _target(plan)
         return plan
@@ -233,7 +235,7 @@ def prepare(database: Database, options: SinkOptions) -> Plan:
     return database.run(f"preparing the table {options.table!r}", work)
 
 
-def _create(cursor: Cursor, options: SinkOptions) -> None:
+def _create(cursor: Cursor, options: TableOptions) -> None:
     events = options.columns is None and options.mode == APPEND
     if events and (options.create_table or options.table.rpartition(".")[2] == "session_events"):
         create_events(cursor, options.table)
@@ -243,12 +245,12 @@ def _create(cursor: Cursor, options: SinkOptions) -> None:
         create_mapped(cursor, options.table, paths | guards, options.mode)
 
 
-def _paths(options: SinkOptions) -> dict[str, Path]:
+def _paths(options: TableOptions) -> dict[str, Path]:
     default: Mapping[str, str] = SESSION_EVENTS if options.mode == APPEND else SESSION_STATE
     return parse_columns(default if options.columns is None else dict(options.columns))
 
 
-def _guarded(options: SinkOptions, table: Table) -> dict[str, Path]:
+def _guarded(options: TableOptions, table: Table) -> dict[str, Path]:
     """Add the columns that guard a state, if the mapping does not name them and the table has them."""
     paths = _paths(options)
     if options.mode == STATE:
@@ -256,18 +258,18 @@ def _guarded(options: SinkOptions, table: Table) -> dict[str, Path]:
     return paths
 
 
-def _target(plan: Plan) -> Append | Upsert:
+def _target(plan: TablePlan) -> Append | Upsert:
     mapping = mapping_of(plan.table, plan.paths)
     if plan.options.mode == APPEND:
         return Append(plan.table, mapping)
-    shape: Shape = shape_of(plan.table, mapping, plan.options.entity_type)
+    shape: StateShape = shape_of(plan.table, mapping, plan.options.entity_type)
     return Upsert(shape)
 
 
-class Sink:
+class TableWriter:
     """Writes the rows of a batch, or of a task of it."""
 
-    def __init__(self, database: Database, plan: Plan) -> None:
+    def __init__(self, database: Database, plan: TablePlan) -> None:
         self._database = database
         self._plan = plan
         self._target = _target(plan)
@@ -276,14 +278,14 @@ class Sink:
         """Write rows, each stream's in the order of its offsets."""
         written = RowCounts()
         doing = f"writing to the table {self._plan.table.name!r}"
-        for piece in pieces_of(batches):
+        for piece in split_in_transactions(batches):
             rows, refused = self._database.run(doing, partial(self._apply, writer, piece))
             written.rows += rows - refused
             written.refused += refused
             written.size_bytes += piece.rows.nbytes
         return written
 
-    def _apply(self, writer: Writer, piece: Piece, cursor: Cursor) -> tuple[int, int]:
+    def _apply(self, writer: Writer, piece: TransactionRows, cursor: Cursor) -> tuple[int, int]:
         reached = positions.lock(cursor, writer.sink, piece.starts)
         rows, anew = fresh_rows(piece, reached, writer)
         refused = self._target.write(cursor, rows, anew) if rows.num_rows else {}

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from everbrook.spark.postgres.capture_position import Position, Shape, format_lsn
+from everbrook.spark.postgres.capture_position import CapturePosition, Shape, format_lsn
 from everbrook.spark.postgres.change_messages import (
     SCHEMA,
     Captured,
@@ -186,7 +186,7 @@ class Transcriber:
         tables: Mapping[int, Captured],
         streams: Streams,
         inspector: Inspector,
-        position: Position,
+        position: CapturePosition,
         *,
         on_truncate: str = "fail",
         old_values: bool = True,

@@ -45,16 +45,16 @@ from everbrook.spark.postgres.copy_text import (
 )
 from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.entity_changes import (
-    HELD,
+    KEYS_TABLE,
     NUMBER,
-    Current,
     Entity,
+    EntityFold,
     Final,
-    Folding,
-    Held,
+    HeldKeys,
     Keys,
-    Told,
-    parse_told,
+    LocatedMessage,
+    StoredValue,
+    parse_located,
 )
 from everbrook.spark.postgres.mapping import (
     KEY_PATH,
@@ -65,10 +65,10 @@ from everbrook.spark.postgres.mapping import (
     TYPE_PATH,
     VALUE,
     VALUE_PATH,
+    MappedColumn,
     Mapper,
     Mapping,
     Path,
-    Place,
 )
 from everbrook.spark.postgres.table import Table, names, require_unchanged
 
@@ -77,7 +77,7 @@ _CHUNK = Identifier("everbrook_changed")
 _OF_JSON = {JSON, JSONB}
 
 
-class Shape(Struct, frozen=True):
+class StateShape(Struct, frozen=True):
     """What of a table says which entity a row is of, and which message made it."""
 
     table: Table
@@ -86,12 +86,12 @@ class Shape(Struct, frozen=True):
     """The columns of its key, and which part of an entity each is."""
     stream: str
     offset: str
-    value: Place | None
+    value: MappedColumn | None
     """The column that has the whole value, without which nothing can be appended to it."""
     entity_type: str | None
 
 
-def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> Shape:
+def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> StateShape:
     """See whether a table can hold states, or say what is missing."""
     stream, offset = mapping.column_at(STREAM_PATH), mapping.column_at(OFFSET_PATH)
     if stream is None or offset is None:
@@ -114,13 +114,13 @@ def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> Shape:
             "primary key, or choose one type with entity_type"
         )
     value = next((place for place in mapping.places if place.path == VALUE_PATH and place.kind not in ARRAYS), None)
-    return Shape(table, mapping, key, stream, offset, value, entity_type)
+    return StateShape(table, mapping, key, stream, offset, value, entity_type)
 
 
 class Upsert:
     """Writes changes to the rows of their entities."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: StateShape) -> None:
         self._shape = shape
         self._mapper = Mapper(shape.mapping)
         self._keys = Keys(shape.table, shape.key)
@@ -150,20 +150,20 @@ class Upsert:
         found = Dividing(cursor, attempt, refused_by_database, place_of).write(len(places))
         return refused | {places[place]: reason for place, reason in found.items()}
 
-    def _told(self, rows: pa.RecordBatch) -> tuple[dict[int, Told], Refused]:
-        told: dict[int, Told] = {}
+    def _told(self, rows: pa.RecordBatch) -> tuple[dict[int, LocatedMessage], Refused]:
+        told: dict[int, LocatedMessage] = {}
         refused: Refused = {}
         columns = (rows.column(name).to_pylist() for name in (STREAM, OFFSET, VALUE))
         for place, (stream, offset, payload) in enumerate(zip(*columns, strict=True)):
             try:
-                each = parse_told(stream, offset or "", payload.encode() if isinstance(payload, str) else payload)
+                each = parse_located(stream, offset or "", payload.encode() if isinstance(payload, str) else payload)
                 self._require_possible(each)
                 told[place] = each
             except InvalidChange as error:
                 refused[place] = str(error)
         return told, refused
 
-    def _require_possible(self, told: Told) -> None:
+    def _require_possible(self, told: LocatedMessage) -> None:
         """Refuse a key that no row can have, and a change that needs a current value which the table does not keep."""
         message, value = told.message, self._shape.value
         if not isinstance(message, Change) or self._shape.entity_type not in {None, message.type}:
@@ -182,7 +182,7 @@ class Upsert:
         if value.kind == PLAIN and not isinstance(message.value, str):
             raise InvalidChange(f"the column {value.column} is of text, and {shown(message.value)} is none")
 
-    def _entity_of(self, told: Told, change: Change) -> Entity | None:
+    def _entity_of(self, told: LocatedMessage, change: Change) -> Entity | None:
         if self._shape.entity_type not in {None, change.type}:
             return None
         parts = {part for _, part in self._shape.key}
@@ -191,17 +191,19 @@ class Upsert:
         )
         return stream, type_, key
 
-    def _write(self, cursor: Cursor, rows: pa.RecordBatch, told: dict[int, Told], places: Sequence[int]) -> None:
+    def _write(
+        self, cursor: Cursor, rows: pa.RecordBatch, told: dict[int, LocatedMessage], places: Sequence[int]
+    ) -> None:
         """Write what the changes of some rows make of their entities. Those of none still ask for the table."""
         asked = self._asked(told, places)
         self._copied = list(asked.values())
         held = self._keys.hold(cursor, asked)
 
-        def entity_of(each: Told, change: Change) -> Entity | None:
+        def entity_of(each: LocatedMessage, change: Change) -> Entity | None:
             entity = self._entity_of(each, change)
             return None if entity is None else held.named(entity)
 
-        folding = Folding(told, entity_of)
+        folding = EntityFold(told, entity_of)
         folded = folding.fold(places, self._current(cursor, held, folding.appended_first(places)))
         self._clear(cursor, dict(folded.cleared))
         removed = {held.numbers[entity]: told[each.place] for entity, each in folded.finals.items() if each.removed}
@@ -211,7 +213,7 @@ class Upsert:
         if kept or not removed:
             self._upsert(cursor, _rows(rows, told, kept), [final.place for final in kept])
 
-    def _asked(self, told: dict[int, Told], places: Sequence[int]) -> dict[Entity, int]:
+    def _asked(self, told: dict[int, LocatedMessage], places: Sequence[int]) -> dict[Entity, int]:
         """Find the entities whose keys the database is to compare, and the first place of each."""
         compared = (Remove, AppendChange) if self._keys.verbatim else (Set, Remove, AppendChange)
         asked: dict[Entity, int] = {}
@@ -235,7 +237,7 @@ class Upsert:
                 [stream, offset, offset],
             )
 
-    def _current(self, cursor: Cursor, held: Held, entities: set[Entity]) -> dict[Entity, Current]:
+    def _current(self, cursor: Cursor, held: HeldKeys, entities: set[Entity]) -> dict[Entity, StoredValue]:
         """Lock the rows of entities, and give their values."""
         shape = self._shape
         if not entities or shape.value is None:
@@ -247,19 +249,19 @@ class Upsert:
             SQL("{}::text").format(value) if of_json else value,
             names((shape.stream, shape.offset), "r"),
             shape.table.identifier,
-            HELD,
+            KEYS_TABLE,
             self._keys.same(),
             NUMBER,
         )
         by_number = {held.numbers[entity]: entity for entity in entities}
         found: list[Any] = cursor.execute(statement, [list(by_number)]).fetchall()
-        return {by_number[row[0]]: Current(_read(row[1]) if of_json else row[1], *row[2:]) for row in found}
+        return {by_number[row[0]]: StoredValue(_read(row[1]) if of_json else row[1], *row[2:]) for row in found}
 
-    def _delete(self, cursor: Cursor, removed: dict[int, Told]) -> None:
+    def _delete(self, cursor: Cursor, removed: dict[int, LocatedMessage]) -> None:
         shape = self._shape
         statement = SQL("DELETE FROM {} r USING {} e JOIN {} ON c.number = e.{} WHERE {} AND {}").format(
             shape.table.identifier,
-            HELD,
+            KEYS_TABLE,
             SQL('unnest(%s::int[], %s::text[], %s::text[]) AS c(number, stream, "offset")'),
             NUMBER,
             self._keys.same(),
@@ -312,7 +314,7 @@ def _read(text: str | None) -> Any:
         raise RowRefused(None, f"what it appends to can't be read: {error}") from None
 
 
-def _rows(rows: pa.RecordBatch, told: dict[int, Told], finals: list[Final]) -> pa.RecordBatch:
+def _rows(rows: pa.RecordBatch, told: dict[int, LocatedMessage], finals: list[Final]) -> pa.RecordBatch:
     """Give the rows of the last changes. Those that append are written as if they had set the value that they made."""
     chosen = rows.take(numbers_of([final.place for final in finals]))
     if all(final.appended is msgspec.UNSET for final in finals):

@@ -174,7 +174,7 @@ class Appender:
             expires = self._options.ttl_secs is not None
         return Known(head.content_type, expires, "producer-position" in head.extensions)
 
-    def _part(self, producer: Producer, rows: "Rows", known: Known) -> "Parted":
+    def _part(self, producer: Producer, rows: "StreamRows", known: Known) -> "Parted":
         kind = kind_of(known.content_type)
         if kind is Kind.JSON:
             _require_json(rows)
@@ -185,7 +185,7 @@ class Appender:
             self._allow_sorting(rows, known)
         return Parted(rows, known, parts)
 
-    def _allow_sorting(self, rows: "Rows", known: Known) -> None:
+    def _allow_sorting(self, rows: "StreamRows", known: Known) -> None:
         """Warn of rows that will be sorted by their bytes, or refuse them where that can't be done."""
         if kind_of(known.content_type) is not Kind.JSON:
             raise InvalidOption(_needs_order(rows.stream, known.content_type))
@@ -253,7 +253,7 @@ def _too_large(stream: str, parted: "Parted", detail: str) -> str:
     )
 
 
-class Rows(Struct, frozen=True):
+class StreamRows(Struct, frozen=True):
     """The messages of one stream, and the columns that they are sorted by, if there are any."""
 
     stream: str
@@ -264,7 +264,7 @@ class Rows(Struct, frozen=True):
 class Parted(Struct, frozen=True):
     """The messages of one stream, divided into appends."""
 
-    rows: Rows
+    rows: StreamRows
     known: Known
     parts: list[list[bytes]]
 
@@ -276,7 +276,7 @@ class Parted(Struct, frozen=True):
         return posts
 
 
-def _by_stream(table: pa.Table) -> Iterator[Rows]:
+def _by_stream(table: pa.Table) -> Iterator[StreamRows]:
     """Group messages by stream. Messages with the same place in the order are sorted by their bytes."""
     order_by = [name for name in table.column_names if name not in {STREAM, MESSAGE}]
     if order_by:
@@ -292,7 +292,7 @@ def _by_stream(table: pa.Table) -> Iterator[Rows]:
     start = 0
     for stream, end in zip(streams.dictionary.to_pylist(), ends.tolist(), strict=True):
         its_order = None if order is None else order.slice(start, end - start)
-        yield Rows(stream, messages.slice(start, end - start).to_pylist(), its_order)
+        yield StreamRows(stream, messages.slice(start, end - start).to_pylist(), its_order)
         start = end
 
 
@@ -310,7 +310,7 @@ def _parted(messages: Sequence[bytes], max_bytes: int) -> Iterator[list[bytes]]:
         yield part
 
 
-def _require_json(rows: Rows) -> None:
+def _require_json(rows: StreamRows) -> None:
     """Refuse what is not one JSON value each: `1,2` would be two messages."""
     for message in rows.messages:
         try:
@@ -322,7 +322,7 @@ def _require_json(rows: Rows) -> None:
             ) from None
 
 
-def _require_content(rows: Rows, known: Known) -> None:
+def _require_content(rows: StreamRows, known: Known) -> None:
     """Refuse empty messages, which streams of text and bytes can't have."""
     if not all(rows.messages):
         raise InvalidRow(

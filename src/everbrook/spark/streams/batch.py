@@ -114,7 +114,7 @@ class Place(Struct, frozen=True, array_like=True):
     """How many rows of the batch are equal up to this one."""
 
 
-class Part(Struct, frozen=True, array_like=True):
+class BatchDigest(Struct, frozen=True, array_like=True):
     """The progress of a batch without an order: the number of its rows, and their digest."""
 
     count: int
@@ -208,7 +208,9 @@ class UnorderedBatch(Batch, frozen=True):
 
     def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
         """Sort messages by their bytes if they need several appends, and leave out those that are stored."""
-        stored: Part = Part(0, -1, _Digest().value) if position is None else self._read(position, Part)
+        stored: BatchDigest = (
+            BatchDigest(0, -1, _Digest().value) if position is None else self._read(position, BatchDigest)
+        )
         if stored.count == stored.of:
             return
         several = position is not None or len(self.divide(self.messages)) > 1
@@ -224,7 +226,7 @@ class UnorderedBatch(Batch, frozen=True):
         for part in self.divide(messages[count:]):
             digest.add(part)
             count += len(part)
-            yield part, _text(Part(count, len(messages), digest.value))
+            yield part, _text(BatchDigest(count, len(messages), digest.value))
 
     def _complete_numbered(self, connection: Connection) -> None:
         """Do nothing: a batch without a place was one append."""

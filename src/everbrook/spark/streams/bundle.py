@@ -23,7 +23,7 @@ TIME = pa.timestamp("us", "UTC")
 Numbers = NDArray[np.uint64]
 
 
-class Told(Struct, frozen=True):
+class StreamPiece(Struct, frozen=True):
     """A piece of a stream, and the metadata of that stream."""
 
     stream: str
@@ -34,7 +34,7 @@ class Told(Struct, frozen=True):
 class Bundle:
     """Pieces whose messages are stored alike."""
 
-    def __init__(self, told: list[Told]) -> None:
+    def __init__(self, told: list[StreamPiece]) -> None:
         self._told = told
         self._frames = [each.piece.frames for each in told]
         self._counts = np.array([len(frames) for frames in self._frames])
@@ -157,9 +157,9 @@ def _strings(values: list[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
-def bundled(told: Iterator[Told]) -> Iterator[Bundle]:
+def bundled(told: Iterator[StreamPiece]) -> Iterator[Bundle]:
     """Put pieces together that follow each other, up to a size."""
-    waiting: list[Told] = []
+    waiting: list[StreamPiece] = []
     rows = size = 0
     for each in told:
         frames = each.piece.frames

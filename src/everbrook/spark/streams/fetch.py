@@ -20,8 +20,8 @@ from everbrook.client.tables.pieces import Piece, pieces_of
 from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.connection import Connection
-from everbrook.spark.http_pipeline import OK, Answer, Broken, Pipeline
-from everbrook.spark.streams.bundle import Told
+from everbrook.spark.http_pipeline import OK, Broken, PipelinedConnection, Response
+from everbrook.spark.streams.bundle import StreamPiece
 from everbrook.spark.streams.losses import data_loss, shown
 from everbrook.spark.streams.offsets import number_of
 from everbrook.spark.streams.ranges import Range
@@ -35,7 +35,7 @@ MANY = 16
 """From so many streams on a task uses a connection of its own for them."""
 
 
-class Task(Struct, frozen=True):
+class ReadTask(Struct, frozen=True):
     """What one task reads. `exact` says that the server can bound reads."""
 
     ranges: tuple[Range, ...]
@@ -43,7 +43,7 @@ class Task(Struct, frozen=True):
     exact: bool = True
 
 
-def read_task(connection: Connection, task: Task, *, fail_on_data_loss: bool) -> Iterator[Told]:
+def read_task(connection: Connection, task: ReadTask, *, fail_on_data_loss: bool) -> Iterator[StreamPiece]:
     """Read all ranges of a task, one after the other."""
     reading = Reading(connection, task.exact, fail_on_data_loss)
     waiting = deque(zip(task.ranges, task.content_types, strict=True))
@@ -55,7 +55,9 @@ def read_task(connection: Connection, task: Task, *, fail_on_data_loss: bool) ->
         yield from _overlapped(reading, waiting, pool)
 
 
-def _pipelined(reading: "Reading", waiting: "deque[tuple[Range, str]]", pipeline: Pipeline) -> Iterator[Told]:
+def _pipelined(
+    reading: "Reading", waiting: "deque[tuple[Range, str]]", pipeline: PipelinedConnection
+) -> Iterator[StreamPiece]:
     """Read as many ranges as one connection holds for. What is larger than a page, or refused, is read as usual."""
     connection = reading.connection
     targets = (connection.frames_target(range_.name, range_.start, range_.end) for range_, _ in tuple(waiting))
@@ -63,13 +65,15 @@ def _pipelined(reading: "Reading", waiting: "deque[tuple[Range, str]]", pipeline
         for answer in pipeline.get(targets, connection.transport.credentials):
             range_, content_type = waiting[0]
             for piece in reading.answered(range_, answer):
-                yield Told(range_.name, content_type, piece)
+                yield StreamPiece(range_.name, content_type, piece)
             waiting.popleft()
     except Broken as error:
         logger.info("the rest of the streams is read one by one: %s", error)
 
 
-def _overlapped(reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: ThreadPoolExecutor) -> Iterator[Told]:
+def _overlapped(
+    reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: ThreadPoolExecutor
+) -> Iterator[StreamPiece]:
     """Ask for the first pages of the next streams while one is being read, and for the next page of that one."""
     ahead: deque[tuple[Range, str, Iterator[Piece], Future[Piece | None]]] = deque()
     while ahead or waiting:
@@ -80,7 +84,7 @@ def _overlapped(reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: T
         range_, content_type, pieces, future = ahead.popleft()
         while (piece := future.result()) is not None:
             future = pool.submit(next, pieces, None)
-            yield Told(range_.name, content_type, piece)
+            yield StreamPiece(range_.name, content_type, piece)
 
 
 class Reading(Struct, frozen=True):
@@ -106,7 +110,7 @@ class Reading(Struct, frozen=True):
         if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
             self._lost(range_, f"ends at {end}; {range_.end} was to be read", None)
 
-    def answered(self, range_: Range, answer: Answer) -> Iterator[Piece]:
+    def answered(self, range_: Range, answer: Response) -> Iterator[Piece]:
         """Read a range whose first page was asked for already."""
         usable = answer.status == OK and answer.headers.get(b"content-type") == FRAMES
         if not usable or not answer.is_of(range_.incarnation):

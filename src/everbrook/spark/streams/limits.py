@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import NotFound, OffsetGone, PreconditionFailed
 from everbrook.spark.connection import Connection
-from everbrook.spark.http_pipeline import OK, Broken, Pipeline, target_of
+from everbrook.spark.http_pipeline import OK, Broken, PipelinedConnection, target_of
 from everbrook.spark.options import Limits
 from everbrook.spark.streams.ranges import Range
 
@@ -169,7 +169,7 @@ def _look_up(connection: Connection, question: Question) -> str:
         return question.offset
 
 
-def _pipelined(connection: Connection, questions: Sequence[Question], pipeline: Pipeline) -> Iterator[str]:
+def _pipelined(connection: Connection, questions: Sequence[Question], pipeline: PipelinedConnection) -> Iterator[str]:
     """Answer questions until the connection breaks. The general client repeats each one that is refused."""
     targets = (target_of(connection.root.stream(each.name), each.query) for each in questions)
     try:

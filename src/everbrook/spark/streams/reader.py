@@ -29,7 +29,7 @@ from everbrook.spark.connection import connect
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.streams.bundle import bundled
 from everbrook.spark.streams.catalogue import Catalogue, Found, open_catalogue
-from everbrook.spark.streams.fetch import Task, read_task
+from everbrook.spark.streams.fetch import ReadTask, read_task
 from everbrook.spark.streams.limits import in_turn, limit as limit_ranges, look_up_all, split_all
 from everbrook.spark.streams.losses import (
     FORGOTTEN,
@@ -55,19 +55,19 @@ from everbrook.spark.streams.ranges import (
 from everbrook.spark.streams.rows import rows_of
 
 
-class Partition(InputPartition):
+class RangePartition(InputPartition):
     """What one task of Spark reads."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ReadTask) -> None:
         super().__init__(task)
 
     @property
-    def task(self) -> Task:
+    def task(self) -> ReadTask:
         """The ranges."""
-        return cast("Task", self.value)
+        return cast("ReadTask", self.value)
 
 
-class Reader(metaclass=Arriving):
+class RangeReader(metaclass=Arriving):
     """What readers of batches and of micro-batches share. It travels to executors, so it holds no connection."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -78,9 +78,9 @@ class Reader(metaclass=Arriving):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what a task has to read."""
         settle_worker()
-        return self._batches(cast("Partition", partition).task)
+        return self._batches(cast("RangePartition", partition).task)
 
-    def _batches(self, task: Task) -> Iterator[pa.RecordBatch]:
+    def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         connection = connect(self._options.server, self._options.selection.bucket)
         told = read_task(connection, task, fail_on_data_loss=self._options.fail_on_data_loss)
         for bundle in bundled(told):
@@ -103,17 +103,17 @@ class Reader(metaclass=Arriving):
             groups = split_all(ranges, options.min_partitions, partial(look_up_all, connection))
         else:
             groups = grouped(ranges, partition_count(ranges, options.min_partitions, options.max_partitions))
-        return [Partition(task_of(group, catalogue)) for group in groups] or [Partition(Task((), ()))]
+        return [RangePartition(task_of(group, catalogue)) for group in groups] or [RangePartition(ReadTask((), ()))]
 
 
-def task_of(ranges: Sequence[Range], catalogue: Catalogue) -> Task:
+def task_of(ranges: Sequence[Range], catalogue: Catalogue) -> ReadTask:
     """Make a task, with what is known of its streams."""
     streams = catalogue.streams
     types = tuple(streams[range_.name].content_type if range_.name in streams else "" for range_ in ranges)
-    return Task(tuple(ranges), types, catalogue.exact)
+    return ReadTask(tuple(ranges), types, catalogue.exact)
 
 
-class BatchReader(Reader, DataSourceReader):
+class BatchReader(RangeReader, DataSourceReader):
     """Reads from `startingOffsets` to `endingOffsets`, which are found once, when the batch is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType, catalogue: Catalogue) -> None:
@@ -157,7 +157,7 @@ class View(Struct, frozen=True):
     token: str | None
 
 
-class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Decides on batches, in one process on the driver, and reads them, in copies of itself elsewhere."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -281,7 +281,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Part a batch among tasks."""
         ranges = self._ranges(start, end)
         if self._small(ranges):
-            return [Partition(task_of(ranges, self._known))]
+            return [RangePartition(task_of(ranges, self._known))]
         return self._partitions(ranges, self._known)
 
     def commit(self, end: Positions) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from everbrook.protocol.errors import NotFound
 from everbrook.spark.connection import connect
-from everbrook.spark.options import InvalidOption, SinkOptions, StreamTuning, parse_sink
+from everbrook.spark.options import InvalidOption, SinkOptions, StreamTuning, format_options, parse_sink
 from everbrook.spark.shipping import is_remote
 from everbrook.spark.sinks.batch_writer import BatchWriter
 from everbrook.spark.sinks.checkpoint import Checkpoint, write_with
@@ -63,7 +63,7 @@ def start_writing(
     tuning: StreamTuning,
 ) -> "StreamingQuery | ClosingQuery":
     """Begin to write with a configured writer of Spark. `ends` says whether its trigger is `availableNow`."""
-    given = {name: _text(value) for name, value in options.items()}
+    given = format_options(options)
     sink = parse_sink(given)
     layout = layout_of(df.schema, sink)
     if sink.close_on_finish and not ends:
@@ -78,10 +78,6 @@ def start_writing(
     batches = StreamBatchWriter(sink, layout, tuning.large_bytes, keeps_size=keeps_size(df), closing=closing)
     query = batches.start(writer)
     return query if closing is None else ClosingQuery(query, closing.close)
-
-
-def _text(value: Option) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _write_remotely(writer: DataStreamWriter, sink: SinkOptions, given: Mapping[str, str]) -> StreamingQuery:

@@ -21,7 +21,7 @@ from everbrook.spark.streams.messages import encode, layout_of
 _QUERY_ID = "sql.streaming.queryId"
 
 
-class Written(WriterCommitMessage):
+class TaskMessages(WriterCommitMessage):
     """What a task hands to the driver: its messages, as an Arrow stream, and which task of which query it is."""
 
     def __init__(self, query_id: str | None, partition: int, data: bytes) -> None:
@@ -30,7 +30,7 @@ class Written(WriterCommitMessage):
         self.data = data
 
 
-class Writer(metaclass=Arriving):
+class MessageWriter(metaclass=Arriving):
     """What both writers have in common."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -41,23 +41,23 @@ class Writer(metaclass=Arriving):
         self._options = options
         self._layout = layout_of(schema, options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessages:
         """Make messages of the rows of a task."""
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         partition = 0 if context is None else context.partitionId()
-        return Written(query_id, partition, pack(encode(iterator, self._layout)))
+        return TaskMessages(query_id, partition, pack(encode(iterator, self._layout)))
 
     def _append(self, producer: Producer, messages: Sequence[WriterCommitMessage | None], *, close: bool) -> None:
         appender = Appender(connect(self._options.server, self._options.bucket), self._options)
-        table = unpack([message for message in messages if isinstance(message, Written)])
+        table = unpack([message for message in messages if isinstance(message, TaskMessages)])
         if table is not None:
             appender.append(producer, table, close=close)
         elif close and self._options.stream is not None:
             appender.close(self._options.stream)
 
 
-class StreamWriter(Writer, DataSourceStreamArrowWriter):
+class StreamWriter(MessageWriter, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -71,7 +71,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append what all tasks made."""
-        written = [message for message in messages if isinstance(message, Written) and message.data]
+        written = [message for message in messages if isinstance(message, TaskMessages) and message.data]
         if not written:
             return
         query_id = written[0].query_id
@@ -82,7 +82,7 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         self._append(producer_of(query_id, self._options.sink_id, batchId), written, close=False)
 
 
-class BatchWriter(Writer, DataSourceArrowWriter):
+class BatchWriter(MessageWriter, DataSourceArrowWriter):
     """Writes one batch, which is never run again: Spark commits it once, however often its tasks were run."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -114,7 +114,7 @@ def pack(batches: Iterator[pa.RecordBatch]) -> bytes:
     return packed
 
 
-def unpack(written: Sequence[Written]) -> pa.Table | None:
+def unpack(written: Sequence[TaskMessages]) -> pa.Table | None:
     """Read the messages of all tasks, in the order of the tasks."""
     there = sorted((each for each in written if each.data), key=lambda each: each.partition)
     tables = [pa.ipc.open_stream(each.data).read_all() for each in there]
