@@ -22,8 +22,8 @@ _SESSION = _HOME.parent.name if _HOME.joinpath(PACKAGES).is_dir() else ""
 def find(module: str, name: str, session: str) -> object:
     """Import a class, or raise an error that says how to install it on the worker.
 
-    Spark unpacks what it was sent through Spark Connect in a folder of the session. It forgets to tell the Python of
-    streaming tasks, which is told here by one that knew.
+    Spark unpacks files that came through Spark Connect in a folder of the session, and does not put this folder on the
+    path of streaming tasks. `session` names it.
     """
     import platform
     import sys
@@ -74,7 +74,9 @@ class Task(Protocol):
 
 
 def as_function(task: Task) -> Callable[[Any], Iterator[Any]]:
-    """Give what Spark wants. A method would be sent by the name of its module, and not say what to do without it."""
+    """Return the function that Spark calls. Spark would pickle a method by its module, so that a worker without the
+    package would fail without advice.
+    """
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         yield from task.write(batches)

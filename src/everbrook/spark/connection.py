@@ -46,13 +46,13 @@ class Post(Struct, frozen=True):
     headers: dict[str, str]
 
     def of_producer(self, producer_id: str, epoch: int, seq: int, positions: Mapping[str, str] | None = None) -> "Post":
-        """Give the append with the headers of a producer (§5.2.1), and with its positions if it stores any."""
+        """Return the append with the headers of a producer (§5.2.1), and with its positions if it stores any."""
         claim = {"Producer-Id": producer_id, "Producer-Epoch": str(epoch), "Producer-Seq": str(seq)}
         return Post(self.body, {**self.headers, **claim, **(positions or {})})
 
 
 class Connection:
-    """A server, or a bucket of it, as the connector sees it. In another process it uses the connections of that."""
+    """A server, or a bucket of it. When it is sent to another process, it uses the connections of that process."""
 
     def __init__(self, opened: "_Opened", options: ServerOptions, bucket: str | None) -> None:
         server = parse_server(opened.url)
@@ -65,23 +65,23 @@ class Connection:
         return connect, self._place
 
     def stream(self, name: str, content_type: str | None = None) -> Stream[Any]:
-        """Give a handle of a stream."""
+        """Return a handle of a stream."""
         return Stream(self.transport, self.root, name, Codec[Any](), content_type)
 
     def changes(self, token: str | None, prefix: str) -> Changes:
-        """List what moved since a token, or everything."""
+        """List the streams that changed since a token, or all."""
         return list_changes(self.transport, self.root, token, prefix)
 
     def first(self, prefix: str) -> StreamPage:
-        """List the first stream whose name begins with a prefix: the one of that name, if it is there."""
+        """List the first stream whose name begins with a prefix: the one of that name, if it exists."""
         query = {"prefix": prefix, "limit": "1"} if prefix else {"limit": "1"}
         try:
-            answer = self.transport.request("GET", self.root.control("streams"), query=query)
+            response = self.transport.request("GET", self.root.control("streams"), query=query)
         except NotFound as error:
             if isinstance(error, BucketNotFound):
                 raise
             raise Unsupported(f"the server can't list streams at {self.root.control('streams')}") from error
-        return msgspec.json.decode(answer.content, type=StreamPage)
+        return msgspec.json.decode(response.content, type=StreamPage)
 
     def head(self, name: str) -> Head:
         """Describe a stream."""
@@ -89,23 +89,23 @@ class Connection:
 
     def producer(self, name: str, producer_id: str) -> ProducerHead:
         """Describe a stream, and one of its producers."""
-        answer = self.transport.request("HEAD", self.root.stream(name), headers={"Producer-Id": producer_id})
-        return producer_head_of(answer.headers)
+        response = self.transport.request("HEAD", self.root.stream(name), headers={"Producer-Id": producer_id})
+        return producer_head_of(response.headers)
 
     def look_up(self, name: str, query: Mapping[str, str], incarnation: str = "") -> str:
-        """Give the offset that a query asks for, without reading anything, of one incarnation if one is named."""
+        """Return the offset that a query asks for, without reading messages. An incarnation may be required."""
         headers = {"Stream-Incarnation": incarnation} if incarnation else {}
-        answer = self.transport.request("HEAD", self.root.stream(name), query=query, headers=headers)
-        return str(answer.headers["Stream-Offset"])
+        response = self.transport.request("HEAD", self.root.stream(name), query=query, headers=headers)
+        return str(response.headers["Stream-Offset"])
 
     def wait(self, name: str, offset: str, secs: float) -> Head | None:
-        """Wait for messages after an offset, and give the new end. None if none came in time."""
+        """Wait for messages after an offset, and return the new end. None if none came in time."""
         query = {"offset": offset, "live": "long-poll"}
         try:
-            with self.transport.open("GET", self.root.stream(name), query=query, timeout_secs=secs) as answer:
-                if int(answer.headers.get("Content-Length", _SMALL_BYTES + 1)) <= _SMALL_BYTES:
-                    answer.read()  # a connection whose answer was not read can't be used again
-                head = head_of(answer.headers)
+            with self.transport.open("GET", self.root.stream(name), query=query, timeout_secs=secs) as response:
+                if int(response.headers.get("Content-Length", _SMALL_BYTES + 1)) <= _SMALL_BYTES:
+                    response.read()  # a connection with an unread body can't be reused
+                head = head_of(response.headers)
                 return head if head.offset != offset or head.closed else None
         except AnswerLate:
             return None
@@ -115,16 +115,16 @@ class Connection:
         return open_pipeline(self.root.url, self._tls, self.transport.timeout_secs)
 
     def frames_target(self, name: str, offset: str, until: str) -> str:
-        """Give what is asked for over such a connection: the first page of a range."""
+        """Return the target of the request for the first page of a range."""
         query = {"format": "frames", "offset": offset, "until": until}
         return target_of(self.root.stream(name), query)
 
     def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Append as a producer, with retries until there is an answer: the server recognises a duplicate."""
+        """Append as a producer. It is safe to retry: the server recognises a duplicate."""
         return self.transport.request("POST", self.root.stream(name), headers=headers, content=content)
 
     def post_all(self, name: str, posts: Sequence[Post]) -> bool:
-        """Append as a producer, in this order, and tell whether the server had none of the appends."""
+        """Append as a producer, in this order, and return whether the server had none of the appends."""
         statuses = list(self._post_pipelined(name, posts)) if len(posts) >= _MANY else []
         statuses += [self.post(name, post.body, post.headers).status_code for post in posts[len(statuses) :]]
         return _DUPLICATE not in statuses
@@ -137,11 +137,11 @@ class Connection:
         target = target_of(self.root.stream(name), {}).rstrip("?")
         with closing(pipeline), suppress(Broken):
             for group in _grouped(posts):
-                puts = [Request(target, post.headers, post.body, "POST") for post in group]
-                for answer in pipeline.put(puts, self.transport.credentials):
-                    if answer.status not in {OK, _DUPLICATE}:
+                requests = [Request(target, post.headers, post.body, "POST") for post in group]
+                for response in pipeline.send(requests, self.transport.credentials):
+                    if response.status not in {OK, _DUPLICATE}:
                         return
-                    yield answer.status
+                    yield response.status
 
 
 def _grouped(posts: Sequence[Post]) -> Iterator[list[Post]]:
@@ -155,7 +155,7 @@ def _grouped(posts: Sequence[Post]) -> Iterator[list[Post]]:
 
 
 def connect(options: ServerOptions, bucket: str | None = None) -> Connection:
-    """Give the connection of this process to a server."""
+    """Return the connection of this process to a server."""
     pid = os.getpid()
     if (pid, options) not in _open:
         _open[pid, options] = _Opened(options)
@@ -163,7 +163,7 @@ def connect(options: ServerOptions, bucket: str | None = None) -> Connection:
 
 
 class _Opened:
-    """The connections of a process to one server. One that was forked off must not use those of its parent."""
+    """The connections of a process to one server. A forked process must not use those of its parent."""
 
     def __init__(self, options: ServerOptions) -> None:
         self.url = server_url(options.url)
@@ -198,7 +198,7 @@ atexit.register(disconnect)
 def _token_of(options: ServerOptions) -> Any:
     if options.token_file is not None:
         path = Path(options.token_file)
-        return lambda: path.read_text().strip()  # read again when the server does not take it any more
+        return lambda: path.read_text().strip()  # read again when the server refuses the token
     return options.token or os.environ.get("EVERBROOK_TOKEN") or None
 
 

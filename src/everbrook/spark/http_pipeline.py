@@ -1,8 +1,8 @@
 """Pipelining: many small requests over one connection, several of them in flight, for tasks with many streams.
 
 A general client takes half a millisecond for each request, more than the server takes and more than a small page is
-worth. This one handles GET, HEAD, PUT and POST with plain success only. Any other answer, and any failure, is left to
-the general client, which repeats the request.
+worth. This one handles GET, HEAD, PUT and POST with plain success only. The general client repeats a request that has
+any other response, or none.
 """
 
 import socket
@@ -20,32 +20,30 @@ _RECEIVE_BYTES = 256 * 1024
 OK = 200
 
 Credentials = Callable[[], Mapping[str, str]]
-"""Gives the headers that let requests in, which may change while there are more to be made."""
+"""Returns the headers with the credentials. They are read again for each group of requests: a token may be renewed."""
 
 
 class Broken(Exception):
-    """The connection did not hold. Nothing is known of what was not answered."""
+    """The connection broke. It is unknown whether the server handled the requests that have no response."""
 
 
 class Response(Struct):
-    """The answer to a request."""
-
     status: int
     headers: dict[bytes, bytes]
     body: bytes
 
     @property
     def incarnation(self) -> str:
-        """The incarnation of the stream, if the server tells it."""
+        """The incarnation of the stream, if the server reports it."""
         return self.headers.get(b"stream-incarnation", b"").decode()
 
     def is_of(self, incarnation: str) -> bool:
-        """Tell whether the answer is about this incarnation of the stream, or none was asked for."""
+        """Return whether the response is of this incarnation of the stream, or any one was asked for."""
         return incarnation in {"", self.incarnation}
 
 
 class Request(Struct, frozen=True):
-    """What is put where."""
+    """A request with a body."""
 
     target: str
     headers: dict[str, str]
@@ -54,7 +52,7 @@ class Request(Struct, frozen=True):
 
 
 class _Responses:
-    """Collects answers as the parser finds them."""
+    """Collects the responses that the parser finds."""
 
     def __init__(self) -> None:
         self.ready: deque[Response] = deque()
@@ -81,7 +79,7 @@ class _Responses:
 
 
 class _Heads:
-    """Collects answers to HEAD, which end with their headers even if these announce a body."""
+    """Collects the responses to HEAD, which end with their headers even if these announce a body."""
 
     def __init__(self) -> None:
         self.ready: deque[Response] = deque()
@@ -96,13 +94,13 @@ def _head_of(head: bytes) -> Response:
     line, *fields = head.split(b"\r\n")
     version, _, status = line.partition(b" ")
     if not version.startswith(b"HTTP/1.1") or not status[:3].isdigit():
-        raise Broken(f"the server answered {line[:100]!r} to HEAD")
+        raise Broken(f"the server responded {line[:100]!r} to HEAD")
     pairs = (field.partition(b":") for field in fields)
     return Response(int(status[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}, b"")
 
 
 class PipelinedConnection:
-    """A connection over which requests follow each other without waiting."""
+    """A connection on which a request need not wait for the response to the one before."""
 
     def __init__(self, sock: socket.socket, host: str) -> None:
         self._socket = sock
@@ -113,32 +111,32 @@ class PipelinedConnection:
         self._socket.close()
 
     def get(self, targets: Iterator[str], headers: Credentials) -> Iterator[Response]:
-        """Ask for each target, and give the answers in their order."""
-        return self._ask("GET", targets, headers, _Responses())
+        """Request each target, and return the responses in order."""
+        return self._request_all("GET", targets, headers, _Responses())
 
     def head(self, targets: Iterator[str], headers: Credentials) -> Iterator[Response]:
-        """Ask for the headers of each target, and give the answers in their order."""
-        return self._ask("HEAD", targets, headers, _Heads())
+        """Request the headers of each target, and return the responses in order."""
+        return self._request_all("HEAD", targets, headers, _Heads())
 
-    def put(self, requests: Sequence[Request], headers: Credentials) -> Iterator[Response]:
-        """Send bodies, few or small, without waiting for answers, and give the answers in their order."""
-        answers, given = _Responses(), headers()
+    def send(self, requests: Sequence[Request], headers: Credentials) -> Iterator[Response]:
+        """Send requests with bodies, few or small ones, and return the responses in order."""
+        responses, given = _Responses(), headers()
         try:
-            self._socket.sendall(b"".join(self._put(request, given) for request in requests))
+            self._socket.sendall(b"".join(self._format(request, given) for request in requests))
             for _ in requests:
-                while not answers.ready:
-                    self._receive(answers)
-                yield answers.ready.popleft()
+                while not responses.ready:
+                    self._receive(responses)
+                yield responses.ready.popleft()
         except OSError as error:
             raise Broken(str(error) or type(error).__name__) from error
 
-    def _put(self, request: Request, headers: Mapping[str, str]) -> bytes:
+    def _format(self, request: Request, headers: Mapping[str, str]) -> bytes:
         given = {"Host": self._host, **headers, **request.headers, "Content-Length": str(len(request.body))}
-        told = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-        return f"{request.method} {request.target} HTTP/1.1\r\n{told}\r\n".encode() + request.body
+        lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+        return f"{request.method} {request.target} HTTP/1.1\r\n{lines}\r\n".encode() + request.body
 
-    def _ask(
-        self, method: str, targets: Iterator[str], headers: Credentials, answers: _Responses | _Heads
+    def _request_all(
+        self, method: str, targets: Iterator[str], headers: Credentials, responses: _Responses | _Heads
     ) -> Iterator[Response]:
         under_way = 0
         try:
@@ -149,28 +147,28 @@ class PipelinedConnection:
                     self._socket.sendall(b"".join(requests))
                 if not under_way:
                     return
-                while answers.ready:
+                while responses.ready:
                     under_way -= 1
-                    yield answers.ready.popleft()
+                    yield responses.ready.popleft()
                 if under_way:
-                    self._receive(answers)
+                    self._receive(responses)
         except OSError as error:
             raise Broken(str(error) or type(error).__name__) from error
 
-    def _receive(self, answers: _Responses | _Heads) -> None:
+    def _receive(self, responses: _Responses | _Heads) -> None:
         data = self._socket.recv(_RECEIVE_BYTES)
         if not data:
             raise Broken("the server closed the connection")
-        answers.feed(data)
+        responses.feed(data)
 
     def _requests(self, method: str, targets: Iterator[str], headers: Mapping[str, str], count: int) -> list[bytes]:
-        told = "".join(f"{name}: {value}\r\n" for name, value in {"Host": self._host, **headers}.items())
+        lines = "".join(f"{name}: {value}\r\n" for name, value in {"Host": self._host, **headers}.items())
         taken = (target for _, target in zip(range(count), targets, strict=False))
-        return [f"{method} {target} HTTP/1.1\r\n{told}\r\n".encode() for target in taken]
+        return [f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode() for target in taken]
 
 
 def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> PipelinedConnection | None:
-    """Connect to a server. None where that goes through a proxy, which is the general client's affair."""
+    """Connect to a server. None if it is reached through a proxy: only the general client can do that."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     if parts.scheme in getproxies() and not proxy_bypass(host):
@@ -181,11 +179,11 @@ def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float)
         if context is not None:
             sock = context.wrap_socket(sock, server_hostname=host)
     except OSError:
-        return None  # the general client tries again, and says what is wrong
+        return None  # the general client tries again, and raises the error
     return PipelinedConnection(sock, parts.netloc.rpartition("@")[2])
 
 
 def target_of(url: str, query: Mapping[str, str]) -> str:
-    """Give what stands in the line of a request."""
+    """Return the target of a request for a URL."""
     parts = urlsplit(url)
     return f"{quote(parts.path, safe='/%')}?{urlencode(query)}"

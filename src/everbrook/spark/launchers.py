@@ -32,7 +32,7 @@ PYTHONPATH="${{path#:}}" exec {python} "$@"
 """Remove the archive from the path, however often it is there: Spark adds it twice for some workers."""
 OLDEST = 17
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Jobs spend their time in Python and in waiting: what the JVM would compile better takes longer than it saves."""
+"""Jobs spend their time in Python and in waiting, so that thorough compilation in the JVM costs more than it saves."""
 _VERSION = re.compile(r'version "(\d+)')
 _LACKING = "--add-modules=jdk.incubator.vector"
 _TIMEOUT_SECS = 30
@@ -48,17 +48,17 @@ def ensure_python(master: str | None) -> None:
 
 
 def _worker_python() -> Path:
-    """Give a Python for workers on this machine: this one, with the `pyspark` that is installed."""
+    """Return a Python for workers on this machine: this one, with the `pyspark` that is installed."""
     script = _WITHOUT_ARCHIVE.format(python=shlex.quote(sys.executable))
     return write_launcher(launchers_of("python", sys.executable), "python3", script)
 
 
 def launchers_of(kind: str, program: str) -> Path:
-    """Give the folder for the scripts that start a program."""
+    """Return the folder for the scripts that start a program."""
     folder = Path(gettempdir(), f"everbrook-{kind}-{os.getuid()}-{crc32(program.encode()):08x}")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
+        raise PermissionError(f"{folder} belongs to another user")
     return folder
 
 
@@ -77,7 +77,7 @@ class NoJava(RuntimeError):
 
 
 def ensure_java() -> str:
-    """Find a Java, set JAVA_HOME to it where that is needed, and give the path of its executable."""
+    """Find a Java, set JAVA_HOME to it where that is needed, and return the path of its executable."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home, "bin", "java"))] if home else []
     candidates += [found] if (found := shutil.which("java")) else []
@@ -96,14 +96,14 @@ def ensure_java() -> str:
 
 
 def _version(java: str) -> int:
-    """Ask an executable for its version. 0 if it is none."""
+    """Run an executable to find its version. It is 0 if there is none."""
     try:
-        answer = subprocess.run(  # noqa: S603 - what the user's environment calls java
+        result = subprocess.run(  # noqa: S603 - what the user's environment calls java
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = _VERSION.search(answer.stderr + answer.stdout)
+    found = _VERSION.search(result.stderr + result.stdout)
     return int(found[1]) if found else 0
 
 
@@ -112,7 +112,7 @@ def _packaged_home() -> Path:
 
 
 def _wrapped(home: Path) -> Path:
-    """Make a home whose `java` leaves out what this runtime lacks, and is the same otherwise."""
+    """Make a JAVA_HOME whose `java` drops the option for the module that this runtime lacks."""
     script = (
         "#!/bin/sh\n"
         "for argument do\n"

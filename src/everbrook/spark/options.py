@@ -20,7 +20,7 @@ from everbrook.suggestions import find_nearest
 
 T = TypeVar("T")
 Spelling = Callable[[str], str]
-"""Gives the name by which the user knows an option. A file of jobs has other names for some."""
+"""Returns the name by which the user knows an option: a file of jobs has keys with names of their own."""
 
 _YES, _NO = {"true", "1", "yes"}, {"false", "0", "no"}
 _OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
@@ -28,7 +28,7 @@ _OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 MAX_APPEND_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
 AUTO = "auto"
-"""A limit of `BATCH_BYTES` on servers that can say where messages end, and none on others."""
+"""A limit of `BATCH_BYTES` on servers that report where messages end, and no limit on others."""
 
 
 class InvalidOption(ValueError):
@@ -38,10 +38,13 @@ class InvalidOption(ValueError):
 
 
 class GivenOptions:
-    """The options of one source or sink, and which of them were asked for."""
+    """The options of one source or sink. An option that is not taken by its parser is an error."""
 
     def __init__(self, options: Mapping[str, str], *, of: str, spelling: Spelling | None = None) -> None:
-        """Take options of `of`, which is the source or the sink. Messages name them as `spelling` does."""
+        """Take the options of a source or sink, which error messages call `of`.
+
+        `spelling` names the options in them.
+        """
         own = {name.lower() for name in _OF_SPARK}
         self._given = {name.lower(): value for name, value in options.items() if name.lower() not in own}
         self._of = of
@@ -49,11 +52,11 @@ class GivenOptions:
         self._known: list[str] = []
 
     def spelled(self, name: str) -> str:
-        """Give the name of an option as the user wrote it."""
+        """Return the name of an option as the user wrote it."""
         return name if self._spelling is None else self._spelling(name)
 
     def called(self, name: str) -> str:
-        """Give the name of an option as the subject of a message."""
+        """Return the name of an option as the subject of a message."""
         return f"the option {name}" if self._spelling is None else self._spelling(name)
 
     def text(self, name: str) -> str | None:
@@ -174,7 +177,7 @@ class Selection(Struct, frozen=True):
     bucket: str | None = None
 
     def __contains__(self, name: str) -> bool:
-        """Tell whether a stream is one of them."""
+        """Return whether a stream is one of them."""
         if self.names:
             return name in self.names
         if self.pattern is None:
@@ -185,12 +188,12 @@ class Selection(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """How much a micro-batch takes at most."""
+    """The largest size of a micro-batch."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
     required: bool = True
-    """Whether a server that can't say where messages end is refused."""
+    """Whether a server that does not report where messages end is refused."""
 
     def __bool__(self) -> bool:
         return self.max_rows is not None or self.max_bytes is not None
@@ -267,8 +270,8 @@ def require_streaming(options: SourceOptions) -> None:
     """Refuse what only a batch has."""
     if options.ending is not None:
         raise InvalidOption(
-            "endingOffsets is for spark.read: a streaming query has no end. To stop at what is there "
-            "now, use the trigger availableNow"
+            "endingOffsets is for spark.read: a streaming query has no end. To stop at the "
+            "current ends, use the trigger availableNow"
         )
 
 
@@ -334,7 +337,7 @@ def selection_of(given: GivenOptions) -> Selection:
     prefix, pattern = given.text("streamPrefix"), given.text("streamPattern")
     chosen = {"stream": stream, "streams": streams, "streamPrefix": prefix, "streamPattern": pattern}
     chosen = {given.spelled(name): value for name, value in chosen.items()}
-    given.require_known()  # a misspelt name is what is missing then
+    given.require_known()  # before a missing option is reported: its name may be misspelt
     ways = [name for name, value in chosen.items() if value is not None]
     if len(ways) > 1:
         raise InvalidOption(f"{' and '.join(ways)} say different things: give one of {', '.join(chosen)}")
@@ -353,7 +356,7 @@ def _path(name: str) -> str:
 
 
 def _one(given: GivenOptions, name: str, alias: str) -> str | None:
-    """Take an option that has a second name in Spark: `.load(…)` and `.save(…)` give a path."""
+    """Take an option with an alias: Spark passes the argument of `.load(…)` and `.save(…)` as `path`."""
     value, other = given.text(name), given.text(alias)
     if value is not None and other is not None:
         raise InvalidOption(f"the {name} is {value!r} by its option, and {other!r} by its path: give one of them")

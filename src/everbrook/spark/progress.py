@@ -17,7 +17,7 @@ from everbrook.spark.streams.catalogue import Catalogue, open_catalogue
 from everbrook.spark.streams.offsets import VERSION_KEY, number_of, parse_position
 
 _CUT_AFTER = 10_000
-"""So many messages may stand behind the last snapshot of a stream of progress."""
+"""After so many messages the history is replaced by a snapshot."""
 
 
 def lag(
@@ -27,7 +27,7 @@ def lag(
     bucket: str | None = None,
     token: str | None = None,
 ) -> dict[str, int]:
-    """Give how many bytes of each stream a query has not read yet, by the progress of its last batch."""
+    """Return how many bytes of each stream a query has not read yet, by the progress of its last batch."""
     positions = positions_of(progress)
     if not positions:
         return {}
@@ -38,7 +38,7 @@ def lag(
 
 
 def positions_of(progress: Any) -> dict[str, str]:
-    """Give the positions at the end of a batch, in the sources of this format."""
+    """Return the positions at the end of a batch, in the sources of this format."""
     found: dict[str, str] = {}
     for source in progress.sources:
         try:
@@ -51,7 +51,7 @@ def positions_of(progress: Any) -> dict[str, str]:
 
 
 def lag_of(positions: Mapping[str, str], catalogue: Catalogue) -> dict[str, int]:
-    """Compare positions with where streams end. Of servers whose offsets are no numbers nothing is said."""
+    """Compare positions with the ends of streams. Streams whose offsets are no numbers are left out."""
     lags: dict[str, int] = {}
     for name, text in positions.items():
         if name not in catalogue.streams:
@@ -73,7 +73,7 @@ class LagFinder:
         self._catalogue: Catalogue | None = None
 
     def find(self, progress: Any) -> dict[str, int]:
-        """Give the lag of each stream. Nothing is said if the server can't be asked now."""
+        """Return the lag of each stream, or nothing if the server does not respond."""
         positions = positions_of(progress)
         if not positions:
             return {}
@@ -93,10 +93,10 @@ class LagFinder:
 
 
 class ProgressStream:
-    """A stream of what queries and jobs do, as changes of the State protocol.
+    """A stream with the progress of queries and jobs, as changes of the State protocol.
 
-    What can't be appended is dropped: what is done matters more than what is told of it. The history is cut now and
-    then, so that whoever looks at it reads little.
+    A message that can't be appended is dropped: no query fails because of its progress. A long history is replaced by
+    a snapshot, so that readers read little.
     """
 
     def __init__(self, name: str, server: ServerOptions) -> None:
@@ -105,11 +105,11 @@ class ProgressStream:
         self._uncut = _CUT_AFTER  # the history of earlier runs is cut with the first message
 
     def create(self) -> None:
-        """Create it, if it is not there."""
+        """Create the stream unless it exists."""
         connect(self._server).stream(self._name).create()
 
     def created(self) -> bool:
-        """Create it, and tell whether it is there. A server that does not answer now is asked again later."""
+        """Create the stream unless it exists. False if the server does not respond: the caller tries again later."""
         try:
             self.create()
         except (ProtocolError, ClientError):
@@ -125,7 +125,7 @@ class ProgressStream:
         self.append([format_state(Remove(kind, key, timestamp=now()))])
 
     def append(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Append messages, and tell whether they are there."""
+        """Append messages, and return whether they are stored."""
         try:
             connect(self._server).stream(self._name, "application/json").extend(messages)
         except (ProtocolError, ClientError):
@@ -134,7 +134,7 @@ class ProgressStream:
         return True
 
     def cut(self) -> None:
-        """Replace a long history by a snapshot of what it led to."""
+        """Replace a long history by a snapshot of its state."""
         if self._uncut < _CUT_AFTER:
             return
         try:
@@ -151,5 +151,5 @@ def _pass_by(_error: Exception) -> None:
 
 
 def now() -> str:
-    """Write the time, in UTC."""
+    """Return the time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

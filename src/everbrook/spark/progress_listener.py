@@ -16,14 +16,17 @@ class ProgressListener(StreamingQueryListener):
 
         spark.streams.addListener(ProgressListener("queries", url="http://127.0.0.1:4437"))
 
-    There is one entity of the type `query` for each, which goes when it ends well. What can't be appended is dropped:
-    a query never fails because of it.
+    Each query is an entity of the type `query`, which is removed when the query ends without an error. A message that
+    can't be appended is dropped: no query fails because of it.
     """
 
     def __init__(
         self, stream: str, *, url: str | None = None, source_url: str | None = None, token: str | None = None
     ) -> None:
-        """Write to a stream, which is created if it is not there. `source_url` is where queries read, if elsewhere."""
+        """Write to a stream, which is created unless it exists.
+
+        `source_url` is the server of the sources, if it is another.
+        """
         self._stream = ProgressStream(stream, ServerOptions(url=url, token=token))
         self._source = ServerOptions(url=source_url or url, token=token)
         self._lags: dict[str, LagFinder] = {}
@@ -41,7 +44,7 @@ class ProgressListener(StreamingQueryListener):
         self._stream.set(_TYPE, str(progress.id), {**facts_of(progress), **_lag_facts(lags)})
 
     def onQueryIdle(self, event: Any) -> None:
-        """Say nothing: where nothing happens nothing changes."""
+        """Do nothing: the last progress is still true."""
 
     def onQueryTerminated(self, event: Any) -> None:
         """Publish that a query has ended."""
@@ -53,7 +56,7 @@ class ProgressListener(StreamingQueryListener):
 
 
 def facts_of(progress: Any) -> dict[str, Any]:
-    """Give what a batch did."""
+    """Return the numbers of a batch."""
     return {
         "name": progress.name,
         "status": "running",

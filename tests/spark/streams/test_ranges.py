@@ -99,7 +99,7 @@ def test_a_query_can_not_begin_beyond_the_end() -> None:
 
 
 def test_offsets_of_a_stream_that_is_not_read_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="'x', which is not there or not selected"):
+    with pytest.raises(InvalidOption, match="'x', which does not exist or is not selected"):
         starting_positions(Boundary(offsets={"x": offset_of(1)}), {"a": found(9)})
 
 

@@ -85,11 +85,11 @@ class FoldsDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Give the columns of plans."""
+        """Return the columns of plans."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -115,7 +115,7 @@ class PlanReader(metaclass=Arriving):
         self._options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the plans of a task as rows."""
+        """Return the plans of a task as rows."""
         if partition.value:
             yield batch_of(cast("list[Plan]", partition.value))
 
@@ -158,7 +158,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         return self._opened
 
     def initialOffset(self) -> Batch:
-        """Give nothing: the checkpoint does not hold where folds continue."""
+        """Return nothing: the checkpoint does not hold where folds continue."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -182,7 +182,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         return format_batch(turn_of(start) + 1, self._planned)
 
     def _of_rest(self, start: Batch) -> dict[str, Found]:
-        """Give what is left of what was due, without the batch that is done."""
+        """Return what is left of what was due, without the batch that is done."""
         assert self._left is not None  # noqa: S101 - asked for above
         done = positions_of(start) if turn_of(start) == self._run else {}
         self._left = {
@@ -249,7 +249,7 @@ if _DriverSide is not None:
             self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
 
         def getCache(self, start: Batch, end: Batch) -> Iterator[pa.RecordBatch] | None:
-            """Give the plans of a small batch. None leaves them to tasks."""
+            """Return the plans of a small batch. None leaves them to tasks."""
             plans = plans_of(end, self._known.streams)
             return iter([batch_of(plans)]) if plans and small(plans) else None
 

@@ -110,17 +110,17 @@ def parse_function(text: str) -> str:
 
 
 def start_of(found: Found) -> str:
-    """Give where a fold of a stream continues: at its snapshot, or at its beginning."""
+    """Return where a fold of a stream continues: at its snapshot, or at its beginning."""
     return found.snapshot or found.earliest
 
 
 def log_bytes_of(found: Found) -> int:
-    """Give how much of a stream no snapshot stands for."""
+    """Return how much of a stream no snapshot stands for."""
     return (number_of(found.tail) or 0) - (number_of(start_of(found)) or 0)
 
 
 def is_due(found: Found, policy: Policy, now_ms: int) -> bool:
-    """Tell whether a stream is to be folded now."""
+    """Return whether a stream is to be folded now."""
     log_bytes = log_bytes_of(found)
     if log_bytes < (policy.min_log_bytes or 1):
         return False
@@ -136,7 +136,7 @@ def _outgrown(found: Found, policy: Policy, log_bytes: int) -> bool:
 
 
 def _aged(found: Found, policy: Policy, now_ms: int) -> bool:
-    """Tell whether the last fold, or without one the creation, is as long ago as was said."""
+    """Return whether the last fold, or without one the creation, is as long ago as was said."""
     return policy.every_ms is not None and now_ms - _last_ms(found) >= policy.every_ms
 
 
@@ -157,7 +157,7 @@ class Refusal(Struct, frozen=True):
     found: Found
 
     def stands(self, now: Found) -> bool:
-        """Tell whether nothing has happened since that may have put it right.
+        """Return whether nothing has happened since that may have put it right.
 
         A log that has doubled is tried again, so that all attempts together read about as much as one.
         """

@@ -35,7 +35,7 @@ def fold_streams(
     query_name: str | None = None,
     **options: Option,
 ) -> StreamingQuery | ClosingQuery:
-    """Begin to fold streams, and publish their snapshots, and give the query.
+    """Begin to fold streams, and publish their snapshots, and return the query.
 
         fold_streams(spark, "/checkpoints/folds", streamPattern="sessions/**", trigger={"availableNow": True})
 
@@ -56,7 +56,7 @@ def fold_streams(
 
 
 def fold_due(spark: SparkSession, *, function: Function | str | None = None, **options: Option) -> pa.Table:
-    """Fold the streams that are due now, publish their snapshots, and give the reports.
+    """Fold the streams that are due now, publish their snapshots, and return the reports.
 
         fold_due(spark, streamPattern="sessions/**").column("outcome")
 
@@ -69,7 +69,7 @@ def fold_due(spark: SparkSession, *, function: Function | str | None = None, **o
 
 
 def _given(function: Function | str | None, options: Mapping[str, Option]) -> tuple[dict[str, str], Function | None]:
-    """Give options as Spark takes them, and a function that is no name."""
+    """Return options as Spark takes them, and a function that is no name."""
     given = format_options(options)
     return (given | {"function": function}, None) if isinstance(function, str) else (given, function)
 

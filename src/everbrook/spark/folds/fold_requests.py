@@ -65,7 +65,7 @@ class Log(Struct, frozen=True):
 
 
 def open_all(connection: Connection, plans: Sequence[Plan]) -> Iterator[tuple[Plan, Opening]]:
-    """Ask for streams, and give them one after the other."""
+    """Ask for streams, and return them one after the other."""
     waiting = deque(plans)
     while len(waiting) >= MANY:
         before, pipeline = len(waiting), connection.pipeline()
@@ -103,7 +103,7 @@ def _targets(connection: Connection, plan: Plan) -> Iterator[str]:
 
 
 def snapshot_url(connection: Connection, stream: str, offset: str) -> str:
-    """Give the URL of a snapshot."""
+    """Return the URL of a snapshot."""
     return part_of(connection.root.stream(stream) + connection.root.parts, "snapshot", offset)
 
 
@@ -137,7 +137,7 @@ def read_log(connection: Connection, plan: Plan, opening: Opening) -> Log:
 
 
 def _pages(connection: Connection, plan: Plan, start: str, first: Frames | None) -> Iterator[Frames]:
-    """Give the pages of a stream, the first of which may be there already, and make sure that nothing is missing."""
+    """Return the pages of a stream, the first of which may be there already, and make sure that nothing is missing."""
     here = start
     if first is not None and len(first):
         yield first
@@ -180,7 +180,7 @@ class Ready(Struct, frozen=True):
     report: Report
 
     def headers(self) -> dict[str, str]:
-        """Give the conditions and the kind of the snapshot."""
+        """Return the conditions and the kind of the snapshot."""
         condition = {"If-None-Match": "*"} if self.replaces is None else {"If-Match": self.replaces}
         digest = {"Content-Digest": format_digest(sha256(self.data).digest()).decode()}
         history = {"Stream-Snapshot-History": "keep"} if self.keep_history else {}
@@ -195,9 +195,9 @@ def publish_all(connection: Connection, ready: Sequence[Ready]) -> Iterator[Repo
     pipeline = connection.pipeline() if len(ready) >= MANY else None
     if pipeline is not None:
         with closing(pipeline):
-            puts = [_put(connection, each) for each in ready]
+            requests = [_request(connection, each) for each in ready]
             try:
-                for answer in pipeline.put(puts, connection.transport.credentials):
+                for answer in pipeline.send(requests, connection.transport.credentials):
                     each = ready[answered]
                     answered += 1
                     yield each.report if answer.status == _NO_CONTENT else _publish(connection, each)
@@ -207,7 +207,7 @@ def publish_all(connection: Connection, ready: Sequence[Ready]) -> Iterator[Repo
         yield _publish(connection, each)
 
 
-def _put(connection: Connection, ready: Ready) -> Request:
+def _request(connection: Connection, ready: Ready) -> Request:
     url = snapshot_url(connection, ready.plan.stream, ready.plan.offset)
     return Request(target_of(url, {}).rstrip("?"), ready.headers(), ready.data)
 
@@ -240,7 +240,7 @@ def _send(connection: Connection, ready: Ready) -> None:
 
 
 def _is_latest(snapshots: Snapshots, ready: Ready) -> bool:
-    """Tell whether the snapshot that is there is this one, whose answer was lost."""
+    """Return whether the snapshot that is there is this one, whose answer was lost."""
     try:
         found = snapshots.latest()
     except (NotFound, StreamGone, OffsetGone):

@@ -75,7 +75,7 @@ def load_function(name: str) -> Function:
 
 
 def messages_of(frames: Frames) -> pa.RecordBatch:
-    """Give a page as a function gets it."""
+    """Return a page as a function gets it."""
     piece = Piece(frames=frames)
     columns = [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=_NAMES)
@@ -130,7 +130,7 @@ class Letters:
 
 
 def producer_of(plan: Plan, start: str) -> Producer:
-    """Give the producer of the dead letters of a fold. Each incarnation of a stream has another one."""
+    """Return the producer of the dead letters of a fold. Each incarnation of a stream has another one."""
     name = hashlib.sha256(plan.stream.encode()).hexdigest()[:32]
     incarnation = plan.incarnation or plan.created_at_ms or 0
     return Producer(f"fold-{name}-{incarnation}", 0 if start == BEGINNING else int(start))
@@ -298,7 +298,7 @@ class StreamFolder:
         return Result(Folded(changes.state.format(), JSON), changes.state.count, len(changes.letters))
 
     def _content_type(self, plan: Plan) -> str:
-        """Give what the stream is of, as it was known or as it is."""
+        """Return what the stream is of, as it was known or as it is."""
         with explained(plan):
             return plan.content_type or self._connection.head(plan.stream).content_type
 

@@ -48,7 +48,7 @@ _ARROW = to_arrow_schema(SCHEMA)
 
 
 def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Give rows as Spark wants them. There is at least one."""
+    """Return rows as Spark wants them. There is at least one."""
     document = b"\n".join(map(msgspec.json.encode, rows))
     table = pyarrow.json.read_json(
         pa.BufferReader(document),
@@ -86,14 +86,14 @@ def format_batch(turn: int, streams: Mapping[str, Found]) -> Batch:
 
 
 def turn_of(batch: Batch) -> int:
-    """Give the number of a batch. Before the first it is 0."""
+    """Return the number of a batch. Before the first it is 0."""
     if batch and batch.get("version") != VERSION:
         raise InvalidPositions(f"the checkpoint is of version {batch.get('version')!r}: folds know {VERSION}")
     return int(batch.get("turn", 0))
 
 
 def positions_of(batch: Batch) -> dict[str, Position]:
-    """Give up to where each stream of a batch is folded."""
+    """Return up to where each stream of a batch is folded."""
     turn_of(batch)
     return {name: parse_position(text) for name, text in batch.get("plans", {}).items()}
 
@@ -120,7 +120,7 @@ def _plan(name: str, position: Position, found: Found | None) -> Plan:
 
 
 def small(plans: Sequence[Plan]) -> bool:
-    """Tell whether one task folds a batch sooner than several would have begun."""
+    """Return whether one task folds a batch sooner than several would have begun."""
     return len(plans) <= SMALL_STREAMS and sum(plan.log_bytes for plan in plans) <= SMALL_BYTES
 
 
@@ -140,7 +140,7 @@ def parted(plans: Sequence[Plan], max_partitions: int) -> list[list[Plan]]:
 
 
 def batch_of(plans: Sequence[Plan]) -> pa.RecordBatch:
-    """Give plans as rows."""
+    """Return plans as rows."""
     return record_batch([structs.asdict(plan) for plan in plans], _ARROW)
 
 

@@ -94,7 +94,7 @@ def unpublished(plan: Plan, reason: NotPublished) -> Report:
 
 
 def batch_of(reports: Sequence[Report]) -> pa.RecordBatch:
-    """Give reports as rows."""
+    """Return reports as rows."""
     time = now()
     return record_batch([_row(structs.asdict(report), time) for report in reports], _ARROW)
 
@@ -105,7 +105,7 @@ def _row(report: dict[str, Any], time: str) -> dict[str, Any]:
 
 
 def as_messages(reports: "DataFrame") -> "DataFrame":
-    """Give reports the columns of the source, with each as a change: what a sink takes as a message."""
+    """Return reports the columns of the source, with each as a change: what a sink takes as a message."""
     return reports.selectExpr(*_OF_SOURCE)
 
 
@@ -129,7 +129,7 @@ def observed(reports: "DataFrame") -> "DataFrame":
 
 
 def counts_of(progress: Any) -> dict[str, Any]:
-    """Give what was counted in a batch, as the board of jobs adds it up."""
+    """Return what was counted in a batch, as the board of jobs adds it up."""
     found = (progress.observedMetrics or {}).get(OBSERVED)
     if found is None:
         return {}

@@ -34,7 +34,7 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the JVM runs."""
+        """Return whether the JVM runs."""
         return self._process.poll() is None
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ def launch(keys: PipelineKeys) -> Engine:
 
 
 def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Tell whether a process has ended, and wait a moment for it: its connection may break before it ends."""
+    """Return whether a process has ended, and wait a moment for it: its connection may break before it ends."""
     try:
         process.wait(_ENDED_WITHIN_SECS)
     except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def settings_of(keys: PipelineKeys) -> Mapping[str, str]:
-    """Give the settings of Spark: ours, over which those of the file win."""
+    """Return the settings of Spark: ours, over which those of the file win."""
     return {
         **LOW_LATENCY,
         "spark.master": keys.master,

@@ -80,7 +80,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Pipeline:
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> dict[str, Job]:
-    """Give the jobs of these names, or all if there are none."""
+    """Return the jobs of these names, or all if there are none."""
     names = list(names)
     for name in names:
         if name not in pipeline.jobs:

@@ -49,7 +49,7 @@ class Metrics:
         self._durations.labels(job).observe(batch_ms / 1000)
 
     def serve(self, address: str) -> int:
-        """Answer at HOST:PORT, and give the port. Raise OSError if it is taken."""
+        """Answer at HOST:PORT, and return the port. Raise OSError if it is taken."""
         host, _, port = address.rpartition(":")
         self._server = start_http_server(int(port), host.strip("[]") or "0.0.0.0", self.registry)  # noqa: S104 - as asked
         return int(self._server[0].server_port)

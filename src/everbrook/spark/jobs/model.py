@@ -54,7 +54,7 @@ class Trigger(Struct, frozen=True):
 
     @property
     def of_spark(self) -> dict[str, Any]:
-        """Give it as Spark wants it."""
+        """Return it as Spark wants it."""
         if self.ends:
             return {"availableNow": True}
         return {"processingTime": f"{self.every_ms or 0} milliseconds"}
@@ -154,13 +154,13 @@ class Source(Protocol):
         """Say what it is, in a few words."""
 
     def claims(self, job: "Job") -> frozenset[Resource]:
-        """Give what no other job may use at the same time."""
+        """Return what no other job may use at the same time."""
 
     def reads(self, job: "Job", resource: Resource) -> bool:
-        """Tell whether it reads what a sink writes."""
+        """Return whether it reads what a sink writes."""
 
     def endpoints(self, job: "Job") -> tuple["Endpoint", ...]:
-        """Give what has to answer before it can begin."""
+        """Return what has to answer before it can begin."""
 
     def read(self, spark: "SparkSession", job: "Job") -> "DataFrame":
         """Begin to read."""
@@ -184,16 +184,16 @@ class Sink(Protocol):
         """Say what it is, in a few words."""
 
     def claims(self, job: "Job") -> frozenset[Resource]:
-        """Give what is written, which no other job may write."""
+        """Return what is written, which no other job may write."""
 
     def writes(self, job: "Job") -> frozenset[Resource]:
-        """Give all that is written, also what several jobs may write."""
+        """Return all that is written, also what several jobs may write."""
 
     def endpoints(self, job: "Job") -> tuple["Endpoint", ...]:
-        """Give what has to answer before it can begin."""
+        """Return what has to answer before it can begin."""
 
     def write(self, df: "DataFrame", job: "Job", on_dead_letters: Callable[[int], None]) -> Any:
-        """Begin to write, and give the query."""
+        """Begin to write, and return the query."""
 
     def reset(self, job: "Job") -> list[str]:
         """Drop everything that is kept outside the checkpoint, and say what that was."""
@@ -219,11 +219,11 @@ class Job(Struct, frozen=True):
         return f"{self.source.describe()} → {self.sink.describe()}"
 
     def endpoints(self) -> tuple["Endpoint", ...]:
-        """Give what has to answer before it can begin, each once."""
+        """Return what has to answer before it can begin, each once."""
         return tuple(dict.fromkeys((*self.source.endpoints(self), *self.sink.endpoints(self))))
 
     def path_of(self, text: str) -> Path:
-        """Give a path, or the URL of a file, that stands in the file of jobs."""
+        """Return a path, or the URL of a file, that stands in the file of jobs."""
         return (self.folder / Path(text.removeprefix("file://")).expanduser()).resolve()
 
 
@@ -238,24 +238,24 @@ class Pipeline(Struct, frozen=True):
 
 
 def server_options(keys: ServerKeys) -> ServerOptions:
-    """Give the server of all jobs."""
+    """Return the server of all jobs."""
     return ServerOptions(**structs.asdict(keys) | {"url": server_url(keys.url)})
 
 
 def options_with_server(keys: Struct, job: Job, url: str | None) -> dict[str, str]:
-    """Give keys as options of Spark, and the server. A server of its own gets no secrets of that of all jobs."""
+    """Return keys as options of Spark, and the server. A server of its own gets no secrets of that of all jobs."""
     server = {} if url is not None else structs.asdict(job.server)
     return options_of(keys, **server | {"url": server_url(url or job.server.url)})
 
 
 def options_of(keys: Struct, **chosen: object) -> dict[str, str]:
-    """Give keys as options of Spark. What was chosen besides replaces keys of the same name."""
+    """Return keys as options of Spark. What was chosen besides replaces keys of the same name."""
     given = structs.asdict(keys) | chosen
     return {_option_of(type(keys), name): _text(value) for name, value in given.items() if value is not None}
 
 
 def spelling_of(kind: type[Struct]) -> Spelling:
-    """Give the key of each option, by which a parser names options in its messages."""
+    """Return the key of each option, by which a parser names options in its messages."""
     keys = {_option_of(kind, name): name for name in (*kind.__struct_fields__, *ServerKeys.__struct_fields__)}
     return lambda option: keys.get(option, option)
 

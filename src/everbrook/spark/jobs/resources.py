@@ -35,12 +35,12 @@ class Endpoint(Struct, frozen=True):
 
 
 def server_url(given: str | None) -> str:
-    """Give where streams are: as a file says, else as the environment does."""
+    """Return where streams are: as a file says, else as the environment does."""
     return environment.server_url(given, "DS_SERVER_URL")
 
 
 def database_url(given: str | None) -> str:
-    """Give where tables are: as a file says, else as the environment does. Raise ValueError if neither does."""
+    """Return where tables are: as a file says, else as the environment does. Raise ValueError if neither does."""
     found = given or os.environ.get("POSTGRES_URL")
     if not found:
         raise ValueError("which Postgres? Set url in [postgres], or the variable POSTGRES_URL")
@@ -77,21 +77,21 @@ class Resource(Struct, frozen=True):
 
     @classmethod
     def stream(cls, name: str, url: str, bucket: str | None = None) -> "Resource":
-        """Give a stream of a server, or of a bucket of it."""
+        """Return a stream of a server, or of a bucket of it."""
         return cls("stream", name.strip("/"), url.rstrip("/"), bucket)
 
     @classmethod
     def table(cls, name: str, url: str = "") -> "Resource":
-        """Give a table of a database, or of the lake."""
+        """Return a table of a database, or of the lake."""
         return cls("table", name.removeprefix("public.") if url else name, _without_secrets(url))
 
     @classmethod
     def slot(cls, name: str, url: str) -> "Resource":
-        """Give a replication slot of a database."""
+        """Return a replication slot of a database."""
         return cls("slot", name, _without_secrets(url))
 
     def is_stream_at(self, url: str, bucket: str | None) -> bool:
-        """Tell whether it is a stream of a server, or of a bucket of it."""
+        """Return whether it is a stream of a server, or of a bucket of it."""
         return (self.kind, self.url, self.bucket) == ("stream", url.rstrip("/"), bucket)
 
     def __str__(self) -> str:
@@ -100,5 +100,5 @@ class Resource(Struct, frozen=True):
 
 
 def _without_secrets(url: str) -> str:
-    """Give the URL of a database without user, password and settings: two users may share a table."""
+    """Return the URL of a database without user, password and settings: two users may share a table."""
     return re.sub(r"//[^@/]*@", "//", url).partition("?")[0]

@@ -51,7 +51,7 @@ def locked(checkpoints: Path) -> Iterator[None]:
 
 
 def reset(pipeline: Pipeline, job: Job) -> list[str]:
-    """Drop the progress of a job, and give the names of what was dropped."""
+    """Drop the progress of a job, and return the names of what was dropped."""
     with locked(pipeline.checkpoints):
         dropped = [*job.source.reset(job), *job.sink.reset(job)]
         if job.checkpoint.exists():

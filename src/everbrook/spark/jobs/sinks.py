@@ -57,11 +57,11 @@ class StreamSink(Struct, frozen=True):
         return frozenset({Resource.stream(self.stream, self._url(job), self.bucket)})
 
     def writes(self, job: Job) -> frozenset[Resource]:
-        """Give the stream."""
+        """Return the stream."""
         return self.claims(job)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Give the server."""
+        """Return the server."""
         return (Endpoint(self._url(job)),)
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
@@ -116,11 +116,11 @@ class TableSink(Struct, frozen=True):
         return frozenset({Resource.table(self.table, self._url(job))})
 
     def writes(self, job: Job) -> frozenset[Resource]:
-        """Give the table, and the stream of dead letters if there is one."""
+        """Return the table, and the stream of dead letters if there is one."""
         return self.claims(job) | _letters_of(self.dead_letters, job)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Give the database."""
+        """Return the database."""
         return (Endpoint(self._url(job)),)
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
@@ -189,7 +189,7 @@ class LakeSink(Struct, frozen=True):
         return frozenset({Resource.table(str(self.folder(job)))})
 
     def writes(self, job: Job) -> frozenset[Resource]:
-        """Give the table, and the stream of dead letters if there is one."""
+        """Return the table, and the stream of dead letters if there is one."""
         return self.claims(job) | _letters_of(self.dead_letters, job)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
@@ -219,11 +219,11 @@ class LakeSink(Struct, frozen=True):
         return []
 
     def folder(self, job: Job) -> Path:
-        """Give where the table is."""
+        """Return where the table is."""
         return job.path_of(self.lake)
 
     def retention_hours(self) -> int:
-        """Give for how long files are kept that the table does not need any more."""
+        """Return for how long files are kept that the table does not need any more."""
         found = _RETENTION.fullmatch(self.retention.strip())
         if found is None:
             raise ValueError(f'retention must be hours or days such as "12h" or "7d", got {self.retention!r}')
@@ -231,13 +231,13 @@ class LakeSink(Struct, frozen=True):
 
 
 def _letters_of(dead_letters: str, job: Job) -> frozenset[Resource]:
-    """Give the stream that dead letters are written to, if it is a stream."""
+    """Return the stream that dead letters are written to, if it is a stream."""
     kind, _, name = dead_letters.partition(":")
     return frozenset({Resource.stream(name, server_url(job.server.url))} if kind == "stream" else ())
 
 
 def query_id(checkpoint: Path) -> str | None:
-    """Give the id of the query whose checkpoint it is, by which a database and a server know it."""
+    """Return the id of the query whose checkpoint it is, by which a database and a server know it."""
     try:
         found: str | None = msgspec.json.decode((checkpoint / "metadata").read_bytes(), type=dict[str, str]).get("id")
     except (OSError, msgspec.MsgspecError):

@@ -74,7 +74,7 @@ class StreamSource(Struct, frozen=True):
         return frozenset()
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Tell whether a stream is one of those that were named, or matches."""
+        """Return whether a stream is one of those that were named, or matches."""
         if not resource.is_stream_at(server_url(self.url or job.server.url), self.bucket):
             return False
         named = (each.strip("/") for each in (*(self.streams or ()), self.stream) if each)
@@ -82,7 +82,7 @@ class StreamSource(Struct, frozen=True):
         return resource.name in Selection(tuple(named), (self.prefix or "").lstrip("/"), pattern)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Give the server."""
+        """Return the server."""
         return (Endpoint(server_url(self.url or job.server.url)),)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
@@ -144,11 +144,11 @@ class FoldSource(Struct, frozen=True):
         return frozenset({Resource.stream(self.dead_letters, server_url(self.url or job.server.url), self.bucket)})
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Tell whether a stream is folded."""
+        """Return whether a stream is folded."""
         return self._streams.reads(job, resource)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Give the server."""
+        """Return the server."""
         return self._streams.endpoints(job)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
@@ -223,11 +223,11 @@ class TableSource(Struct, frozen=True):
         return frozenset({Resource.slot(self.slot_of(job), self._url(job))})
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Tell whether a table is one of these."""
+        """Return whether a table is one of these."""
         return resource in {Resource.table(table, self._url(job)) for table in self.tables}
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Give the database."""
+        """Return the database."""
         return (Endpoint(self._url(job)),)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
@@ -248,7 +248,7 @@ class TableSource(Struct, frozen=True):
         return SlotLag(self._url(job), self.slot_of(job)).find
 
     def slot_of(self, job: Job) -> str:
-        """Give the name of the slot."""
+        """Return the name of the slot."""
         return self.slot or f"everbrook_{re.sub(r'[^a-z0-9_]', '_', job.name.lower())}"[:_LONGEST_NAME]
 
     def _url(self, job: Job) -> str:
@@ -304,7 +304,7 @@ class LakeSource(Struct, frozen=True):
         return frozenset()
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Tell whether it is the table that is written."""
+        """Return whether it is the table that is written."""
         return resource == Resource.table(str(job.path_of(self.lake)))
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
@@ -320,7 +320,7 @@ class LakeSource(Struct, frozen=True):
         return []
 
     def lag_finder(self, job: Job) -> LagOf:
-        """Give how many bytes of the table were not read yet."""
+        """Return how many bytes of the table were not read yet."""
         from everbrook.spark.lake.replay import bytes_left
 
         return lambda progress: Lag(bytes_left(progress))

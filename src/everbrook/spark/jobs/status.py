@@ -96,12 +96,12 @@ class Board:
         self._observers.append(observer)
 
     def states(self) -> list[JobState]:
-        """Give all jobs as they are."""
+        """Return all jobs as they are."""
         with self._lock:
             return list(self._states.values())
 
     def __getitem__(self, name: str) -> JobState:
-        """Give a job as it is."""
+        """Return a job as it is."""
         with self._lock:
             return self._states[name]
 
@@ -246,7 +246,7 @@ def _status(pipeline: Pipeline, runner: dict[str, Any], jobs: dict[str, Any], at
 
 
 def _job(told: dict[str, Any] | None, name: str, what: str, runner: str) -> dict[str, Any]:
-    """Give the status of a job. The last state of a job whose runner is gone is replaced by that of the runner."""
+    """Return the status of a job. The last state of a job whose runner is gone is replaced by that of the runner."""
     if told is None:
         return {"job": name, "what": what, "state": "unknown"}
     if runner != RUNNING and told["state"] in _ACTIVE:

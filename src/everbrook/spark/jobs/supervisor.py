@@ -80,7 +80,7 @@ def diagnose(error: BaseException, job: str) -> Fault:
 
 
 def _raised(error: BaseException) -> tuple[str | None, str]:
-    """Give the class and the words of an error in Python, wherever it was raised. Of Spark's own only the words."""
+    """Return the class and the words of an error in Python, wherever it was raised. Of Spark's own only the words."""
     text = str(error)
     found = list(_RAISED.finditer(text))
     if found:
@@ -206,7 +206,10 @@ class Supervisor(threading.Thread):
             self._change(error=None)
 
     def _progresses(self, query: Any) -> bool:
-        """Tell whether a query has finished a batch, or has nothing to do. Its first batch may still fail as before."""
+        """Return whether a query has finished a batch, or has nothing to do.
+
+        Its first batch may still fail as before.
+        """
         done = self._board[self._job.name].batches > self._batches_before
         return done or query.status["message"].startswith(_WAITING)
 
@@ -257,7 +260,7 @@ class Supervisor(threading.Thread):
 
 
 def _settling(query: Any, since_secs: float) -> bool:
-    """Tell whether a query is still about to begin: its sources are made, or have their first look around."""
+    """Return whether a query is still about to begin: its sources are made, or have their first look around."""
     message = query.status["message"]
     if message.startswith(_LOOKING):
         return since_secs < _FIRST_LOOK_SECS

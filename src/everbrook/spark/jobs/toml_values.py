@@ -44,7 +44,7 @@ def build(kind: type[T], table: Mapping[str, Any], key: str) -> T:
 
 
 def convert(value: Any, annotation: Any, key: str) -> Any:
-    """Give a value the type of its field."""
+    """Return a value the type of its field."""
     try:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError:
@@ -76,7 +76,7 @@ def quote(value: object) -> str:
 
 
 def hide_password(url: str) -> str:
-    """Give a URL as it may be shown."""
+    """Return a URL as it may be shown."""
     try:
         parts = urlsplit(url)
         password = parts.password

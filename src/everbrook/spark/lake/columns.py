@@ -42,7 +42,7 @@ class Column(Struct, frozen=True):
         return self.name[:-1] if self.name.endswith("_") and _TAKEN.fullmatch(self.name) else self.name
 
     def arrow(self) -> pa.Field:
-        """Give it as Arrow has it, with what kind it is."""
+        """Return it as Arrow has it, with what kind it is."""
         return pa.field(self.name, self.type, metadata={_KIND: self.kind} if self.kind else None)
 
 
@@ -50,7 +50,7 @@ Columns = tuple[Column, ...]
 
 
 def own_fields() -> list[pa.Field]:
-    """Give the columns that every table has, but for those that it is partitioned by."""
+    """Return the columns that every table has, but for those that it is partitioned by."""
     return [
         *(pa.field(name, pa.string()) for name in _PLACE),
         pa.field(APPENDED_AT, pa.timestamp("us", "UTC")),
@@ -59,17 +59,17 @@ def own_fields() -> list[pa.Field]:
 
 
 def partition_fields() -> list[pa.Field]:
-    """Give the columns that tables are partitioned by."""
+    """Return the columns that tables are partitioned by."""
     return [pa.field(GROUP, pa.string()), pa.field(DATE, pa.date32())]
 
 
 def file_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Give what is in the files of a table."""
+    """Return what is in the files of a table."""
     return pa.schema([*own_fields(), *(column.arrow() for column in columns)])
 
 
 def table_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Give all columns of a table."""
+    """Return all columns of a table."""
     return pa.schema([*partition_fields(), *file_schema(columns)])
 
 
@@ -85,12 +85,12 @@ def columns_in(schema: pa.Schema) -> Columns:
 
 
 def lacks_incarnations(schema: pa.Schema) -> bool:
-    """Tell whether a table is of an earlier version. Its column of that name, if it has one, is that of a field."""
+    """Return whether a table is of an earlier version. Its column of that name, if it has one, is that of a field."""
     return INCARNATION not in schema.names or (schema.field(INCARNATION).metadata or {}).get(_KIND) != _OF_STREAM[_KIND]
 
 
 def rescued_column() -> Column:
-    """Give the column of what fits in no other."""
+    """Return the column of what fits in no other."""
     return Column(RESCUED, pa.string(), JSON)
 
 
@@ -102,7 +102,7 @@ def column_name(field: str) -> str | None:
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a name is that of a column which every table has."""
+    """Return whether a name is that of a column which every table has."""
     return name.lower() in _OWN
 
 
@@ -121,7 +121,7 @@ def settle(known: Columns, found: Sequence[Columns], most: int) -> Columns:
 
 
 def agreed(one: Column, other: Column) -> Column:
-    """Give the column that takes the values of both."""
+    """Return the column that takes the values of both."""
     if one == other:
         return one
     if {one.type, other.type} == {pa.int64(), pa.float64()}:

@@ -129,11 +129,11 @@ class DeltaLake:
                 path.unlink(missing_ok=True)
 
     def columns(self) -> Columns:
-        """Give the columns of fields that the table has."""
+        """Return the columns of fields that the table has."""
         return columns_of(self._table())
 
     def has(self, batch: int) -> bool:
-        """Tell whether a batch is in the table."""
+        """Return whether a batch is in the table."""
         return self._done(self._table()) >= batch
 
     def commit(self, written: BatchFiles) -> None:
@@ -185,7 +185,10 @@ class DeltaLake:
         return sum(count - 1 for count in counts.values())
 
     def _table(self) -> DeltaTable:
-        """Give the table as it is now. Only what came since the last look is read: a large table takes time to open."""
+        """Return the table as it is now.
+
+        Only what came since the last look is read: a large table takes time to open.
+        """
         if self._opened is None:
             self._opened = open_delta(self.folder)
         else:
@@ -299,7 +302,7 @@ def open_table(folder: Path) -> Any:
 
 
 def named_files(folder: Path) -> list[tuple[Path, Partition]]:
-    """Give the files that a table names now, with the partition of each."""
+    """Return the files that a table names now, with the partition of each."""
     actions = pa.table(open_delta(folder).get_add_actions(flatten=True)).to_pylist()
     return [
         (folder / unquote(each["path"]), Partition(each[f"partition.{GROUP}"], each[f"partition.{DATE}"]))
@@ -308,7 +311,7 @@ def named_files(folder: Path) -> list[tuple[Path, Partition]]:
 
 
 def format_schema(columns: Columns) -> Schema:
-    """Give the schema of a table, or say that it can't have such columns."""
+    """Return the schema of a table, or say that it can't have such columns."""
     try:
         return Schema.from_arrow(table_schema(columns))
     except Exception as error:  # what deltalake raises for types that it does not know
@@ -316,5 +319,5 @@ def format_schema(columns: Columns) -> Schema:
 
 
 def columns_of(table: DeltaTable) -> Columns:
-    """Give the columns of fields that a table has."""
+    """Return the columns of fields that a table has."""
     return columns_in(pa.schema(table.schema().to_arrow()))

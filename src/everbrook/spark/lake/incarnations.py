@@ -87,7 +87,7 @@ def _suspects(rows: pa.Table) -> pa.Array:
 
 
 def _is_one(bounds: dict[str | None, tuple[str, str]]) -> bool:
-    """Tell whether rows are of one incarnation: all of them, or all behind the rows without one."""
+    """Return whether rows are of one incarnation: all of them, or all behind the rows without one."""
     if len(bounds) > 1 and None in bounds:
         last = bounds[None][1]
         return len(bounds) == 2 and all(first > last for name, (first, _) in bounds.items() if name is not None)  # noqa: PLR2004 - with None

@@ -231,7 +231,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     on_dead_letters: OnDeadLetters | None = None,
     tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
-    """Begin to write messages to a Delta table, exactly once, and give the query.
+    """Begin to write messages to a Delta table, exactly once, and return the query.
 
         write_lake(spark.readStream.format("everbrook").load("orders"), "/checkpoints/orders", path="/lake/orders")
 

@@ -52,7 +52,7 @@ ReplayPosition = dict[str, Any]
 
 
 def rebuilding(schema: pa.Schema) -> tuple[Rebuild, pa.DataType]:
-    """Choose how rows of a table become messages, and give their type."""
+    """Choose how rows of a table become messages, and return their type."""
     if RESCUED in schema.names:
         return _from_fields, pa.string()
     return lambda rows: rows.column(VALUE).combine_chunks(), schema.field(VALUE).type
@@ -74,7 +74,7 @@ def _from_fields(rows: pa.Table) -> pa.Array:
 
 
 def _values(column: Column, values: pa.ChunkedArray) -> list[Any]:
-    """Give values as the encoder takes them. JSON is what it is."""
+    """Return values as the encoder takes them. JSON is what it is."""
     if column.kind == JSON:
         return [None if text is None else Raw(text.encode()) for text in values.to_pylist()]
     return values.to_pylist() if column.type in _SIMPLE else plain(values)
@@ -116,7 +116,7 @@ class Contents:
             raise TableMismatch(f"{folder} has no column {missing!r}; the columns are {', '.join(names)}")
 
     def size_bytes(self) -> int:
-        """Give the size of the rows, as far as Parquet records it."""
+        """Return the size of the rows, as far as Parquet records it."""
         return sum(self._bytes_of(fragment) for fragment in self._dataset.get_fragments())
 
     def _bytes_of(self, fragment: Any) -> int:
@@ -232,11 +232,11 @@ class LakeDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "everbrook_lake"
 
     def schema(self) -> StructType:
-        """Give the columns."""
+        """Return the columns."""
         options = parse_replay(self.options)
         table = Contents(options)
         value = BinaryType() if pa.types.is_binary(table.type) else StringType()

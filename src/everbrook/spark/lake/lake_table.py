@@ -55,7 +55,7 @@ class BatchFiles(Struct, frozen=True):
 
 
 def is_table(folder: Path) -> bool:
-    """Tell whether a folder is a Delta table."""
+    """Return whether a folder is a Delta table."""
     return (folder / "_delta_log").is_dir()
 
 
@@ -91,7 +91,7 @@ def require_apart(folder: Path) -> None:
 
 
 def new_columns(options: LakeOptions, there: Columns, written: Columns) -> Columns:
-    """Give the columns of a batch that the table lacks, unless it has one of them otherwise by now."""
+    """Return the columns of a batch that the table lacks, unless it has one of them otherwise by now."""
     known = {column.name.lower(): column for column in there}
     for column in written:
         found = known.get(column.name.lower(), column)
@@ -105,7 +105,7 @@ def new_columns(options: LakeOptions, there: Columns, written: Columns) -> Colum
 
 
 def require_columns(options: LakeOptions, there: Columns, wanted: Columns) -> Columns:
-    """Refuse columns that the table has otherwise, and give those that it lacks."""
+    """Refuse columns that the table has otherwise, and return those that it lacks."""
     known = {column.name: column for column in there}
     for column in wanted:
         found = known.get(column.name)

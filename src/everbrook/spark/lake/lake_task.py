@@ -141,7 +141,7 @@ def _with_incarnations(work: Work, chunk: pa.Table) -> pa.Table:
 
 
 def _own(chunk: pa.Table, field: pa.Field) -> Any:
-    """Give a column of metadata. Not every server gives all of it."""
+    """Return a column of metadata. Not every server gives all of it."""
     name = TIME if field.name == APPENDED_AT else field.name
     if name not in chunk.column_names:
         return pa.nulls(len(chunk), field.type)

@@ -177,10 +177,10 @@ def messages_of(columns: Columns, *, evolve: bool, most: int) -> Messages:
 
 
 def json_columns(given: Columns) -> Columns:
-    """Give the columns of a table of fields."""
+    """Return the columns of a table of fields."""
     return (rescued_column(), *given)
 
 
 def raw_columns(type_: pa.DataType) -> Columns:
-    """Give the column of a table of messages."""
+    """Return the column of a table of messages."""
     return (Column(VALUE, type_),)

@@ -76,7 +76,7 @@ def _parse_version(text: str) -> int:
 
 
 def bytes_left(progress: Any) -> int | None:
-    """Give how many bytes of a table were not read yet, by the progress of the last batch."""
+    """Return how many bytes of a table were not read yet, by the progress of the last batch."""
     for source in getattr(progress, "sources", ()):
         try:
             position = json.loads(source.endOffset or "null")

@@ -129,7 +129,7 @@ def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[QueryResult]:
 
 
 def _of_utc(value: Any) -> Any:
-    """Give moments with their zone: Spark gives them in that of this machine, without saying so."""
+    """Return moments with their zone: Spark gives them in that of this machine, without saying so."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 

@@ -79,7 +79,7 @@ def _is_near(value: Any, found: float, type_: pa.DataType) -> bool:
 
 
 def read_values(column: Column, raws: list[Raw]) -> tuple[pa.Array, list[int]]:
-    """Give the values of a column, and the places of those that do not fit in it."""
+    """Return the values of a column, and the places of those that do not fit in it."""
     if column.kind == JSON:
         return pa.array([None if raw is NULL or raw == NULL else bytes(raw) for raw in raws], pa.binary()).cast(
             pa.string()

@@ -35,7 +35,7 @@ class Append:
         self.target = table.identifier
 
     def write(self, cursor: Cursor, rows: pa.RecordBatch, anew: Sequence[str]) -> Refused:
-        """Write rows, and give those that do not fit. Streams that were created again need nothing special here."""
+        """Write rows, and return those that do not fit. Streams that were created again need nothing special here."""
         mapped = self._mapper.read(rows)
         lines = rows_of(mapped.columns)
         places = [place for place in range(rows.num_rows) if place not in mapped.misfits]
@@ -55,14 +55,14 @@ class Append:
             copy.write(data_of(lines))
 
     def is_there(self, error: psycopg.Error) -> bool:
-        """Tell whether it is the guard that a row met, or that of a partition, whose name is another."""
+        """Return whether it is the guard that a row met, or that of a partition, whose name is another."""
         guard, name = self._guard, error.diag.constraint_name
         if guard is None or not isinstance(error, UniqueViolation):
             return False
         return name == guard.name or self._table.key_named(name) is None
 
     def merge(self, cursor: Cursor, lines: pa.Array) -> list[int]:
-        """Write rows of which some may be there. Gives the places of those that are there with something else."""
+        """Write rows of which some may be there. Returns the places of those that are there with something else."""
         guard = self._guard
         if guard is None:
             raise TypeError("a table without a guard has nothing that a row could meet")

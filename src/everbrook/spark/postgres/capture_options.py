@@ -67,7 +67,7 @@ class CaptureOptions(Struct, frozen=True):
     envelope: str = "raw"
 
     def key_of(self, full_name: str, name: str) -> tuple[str, ...]:
-        """Give the columns that were named as the key of a table."""
+        """Return the columns that were named as the key of a table."""
         for known in (full_name.lower(), name.lower(), ""):
             if known in self.key_columns:
                 return self.key_columns[known]

@@ -101,7 +101,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Give Spark the limit. It applies whatever Spark passes, because received rows are held in memory."""
+        """Return Spark the limit. It applies whatever Spark passes, because received rows are held in memory."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -159,7 +159,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return reached > start and (waited or reached[0] - start[0] > self._tuning.advance_bytes)
 
     def _receiving(self, position: CapturePosition) -> Receiver:
-        """Give what receives changes. It begins at the first position that is asked for."""
+        """Return what receives changes. It begins at the first position that is asked for."""
         if self.receiver is not None and position.order < self.receiver.buffer.begun:
             self.receiver.close()
             self.receiver = None
@@ -189,7 +189,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return (last.copied_bytes or 0) - (first.copied_bytes or 0) <= self._tuning.small_bytes
 
     def getCache(self, start: Given, end: Given) -> Iterator[Any] | None:
-        """Give the rows of a batch of changes. None leaves a batch of the copy that is not small to the tasks."""
+        """Return the rows of a batch of changes. None leaves a batch of the copy that is not small to the tasks."""
         first, last = self._position(start), self._position(end)
         if last.copied_bytes:
             return self.read(self.partitions(start, end)[0]) if self._is_small(first, last) else None
@@ -235,11 +235,11 @@ class PostgresDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "everbrook_postgres"
 
     def schema(self) -> StructType:
-        """Give the columns."""
+        """Return the columns."""
         return SCHEMAS[parse_capture(self.options).envelope]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

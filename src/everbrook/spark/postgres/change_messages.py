@@ -127,7 +127,7 @@ class Types:
         self._elements.update(elements)
 
     def render(self, oid: int) -> Render:
-        """Give what writes values of a type."""
+        """Return what writes values of a type."""
         while oid in self._bases:
             oid = self._bases[oid]
         if oid in self._elements:

@@ -70,13 +70,13 @@ def escaped(column: pa.Array) -> pa.Array:
 
 
 def rows_of(columns: Sequence[pa.Array]) -> pa.Array:
-    """Give the line of each row."""
+    """Return the line of each row."""
     *first, last = (escaped(column) for column in columns)
     return pc.binary_join_element_wise(*first, pc.binary_join_element_wise(last, "", "\n"), "\t")
 
 
 def data_of(column: pa.Array) -> bytes:
-    """Give the concatenated values of a column."""
+    """Return the concatenated values of a column."""
     if not len(column):
         return b""
     bounds = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
@@ -110,12 +110,12 @@ def encode_json(value: Any) -> bytes:
 
 
 def as_text(kind: str, name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
-    """Give values of JSON as a column of a kind takes them. What it can't take is null, and among the misfits."""
+    """Return values of JSON as a column of a kind takes them. What it can't take is null, and among the misfits."""
     return _WAYS[kind](name, values, misfits)
 
 
 def has_nul(text: bytes) -> bool:
-    """Tell whether some text in JSON has the character that Postgres can't keep."""
+    """Return whether some text in JSON has the character that Postgres can't keep."""
     return _ESCAPED_NUL in text and _NUL_IN_JSON.search(text) is not None
 
 

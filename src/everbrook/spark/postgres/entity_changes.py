@@ -51,7 +51,7 @@ class HeldKeys(Struct, frozen=True):
     """By which entity one goes that has the key of another: the first of them."""
 
     def named(self, entity: Entity) -> Entity:
-        """Give the entity that stands for all that have its key."""
+        """Return the entity that stands for all that have its key."""
         return self.firsts.get(entity, entity)
 
 
@@ -210,7 +210,7 @@ class _Fold:
             raise RowRefused(place, str(error)) from None
 
     def _there(self, entity: Entity) -> StoredValue | None:
-        """Give what the table has of an entity, unless a change or a reset came since."""
+        """Return what the table has of an entity, unless a change or a reset came since."""
         there = self._current.get(entity)
         return None if there is None or entity in self.finals or there.stream in self.cleared else there
 

@@ -92,24 +92,24 @@ _KINDS: tuple[tuple[tuple[str, ...], type[PostgresFault], str], ...] = (
 
 
 def is_of_a_row(error: psycopg.Error) -> bool:
-    """Tell whether a row is at fault."""
+    """Return whether a row is at fault."""
     return (error.sqlstate or "").startswith(_OF_A_ROW)
 
 
 def may_be_of_a_row(error: psycopg.Error) -> bool:
-    """Tell whether a row may be at fault: it is, if the same with no rows succeeds."""
+    """Return whether a row may be at fault: it is, if the same with no rows succeeds."""
     return (error.sqlstate or "").startswith(_OF_A_ROW_OR_A_TABLE)
 
 
 def is_of_a_moment(error: psycopg.Error) -> bool:
-    """Tell whether the same may succeed a little later. An error without a number is one of the connection."""
+    """Return whether the same may succeed a little later. An error without a number is one of the connection."""
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not is_refusal(error)
     return error.sqlstate.startswith(_OF_A_MOMENT)
 
 
 def is_refusal(error: psycopg.Error) -> bool:
-    """Tell whether the server refused the connection. Such errors have no SQLSTATE."""
+    """Return whether the server refused the connection. Such errors have no SQLSTATE."""
     # It is starting up, shutting down, in recovery mode, not yet accepting connections: all of that passes.
     return "FATAL:" in str(error) and "the database system is " not in str(error)
 
@@ -147,6 +147,6 @@ def reason_of(error: psycopg.Error) -> str:
 
 
 def line_of(error: psycopg.Error) -> int | None:
-    """Give the line of a COPY that was at fault, from 0, if the database names it in a language that is known here."""
+    """Return the number of the refused line of a COPY, from 0, if the database names it in English."""
     found = _LINE.search(error.diag.context or "")
     return int(found[1]) - 1 if found else None

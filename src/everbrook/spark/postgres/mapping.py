@@ -135,7 +135,7 @@ class Mapping(Struct, frozen=True):
         return tuple(place.column for place in self.places)
 
     def column_at(self, path: Path) -> str | None:
-        """Give the column that takes what is found at a path."""
+        """Return the column that takes what is found at a path."""
         return next((place.column for place in self.places if place.path == path), None)
 
 
@@ -200,14 +200,14 @@ class Mapper:
 
 
 def _values(path: Path, extracted: Extracted) -> pa.Array:
-    """Give what was found at a path. An operation is in the first of the places where it may be."""
+    """Return what was found at a path. An operation is in the first of the places where it may be."""
     if isinstance(path, Field):
         return extracted.fields[path.names]
     return pc.coalesce(*(extracted.fields[names] for names in _OPERATIONS))
 
 
 def _whole(place: MappedColumn, payloads: pa.Array, misfits: dict[int, str]) -> pa.Array:
-    """Give the messages themselves."""
+    """Return the messages themselves."""
     if place.kind == BYTES:
         return column_of([b"\\x" + payload.hex().encode() for payload in payloads.cast(pa.binary()).to_pylist()])
     _note_nuls(place, payloads, misfits)

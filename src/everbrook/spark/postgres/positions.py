@@ -87,7 +87,7 @@ class Reached(Struct, frozen=True):
     updated_at: datetime | None = None
 
     def begins_anew(self, writer: Writer, stream: str, offset: str) -> bool:
-        """Tell whether a stream that continues at an offset is another one of the same name."""
+        """Return whether a stream that continues at an offset is another one of the same name."""
         later = self.query == writer.query and self.batch < writer.batch
         told = writer.incarnations.get(stream)
         if told and self.incarnation:
@@ -104,7 +104,7 @@ class Reached(Struct, frozen=True):
         raise self._went_back(writer, stream, offset)
 
     def _precedes(self, created_at_ms: int, writer: Writer, stream: str, offset: str) -> bool:
-        """Tell whether a position without an incarnation was written before a stream was created."""
+        """Return whether a position without an incarnation was written before a stream was created."""
         created = datetime.fromtimestamp(created_at_ms / 1000, UTC)
         if self.updated_at is None or created < self.updated_at - _CLOCKS_DIFFER:
             return False
@@ -164,7 +164,7 @@ def advance(cursor: Cursor, writer: Writer, ends: dict[str, Position]) -> None:
 
 
 def forget(url: str, sink: str) -> int:
-    """Delete the positions of a sink, and give their number.
+    """Delete the positions of a sink, and return their number.
 
     What it has written stays. Whatever reads the streams again writes to a table without a unique key again.
     """

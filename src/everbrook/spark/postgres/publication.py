@@ -208,7 +208,7 @@ def find_publication(connection: Connection, name: str) -> dict[str, bool]:
 
 
 def lacking_actions(found: dict[str, bool]) -> list[str]:
-    """Give the kinds of changes that a publication leaves out."""
+    """Return the kinds of changes that a publication leaves out."""
     return [action for action in _ACTIONS if not found[action]]
 
 
@@ -228,7 +228,7 @@ def require_all_actions(name: str, found: dict[str, bool], tables: list[Table]) 
 
 
 def shown(connection: Connection, publication: str) -> list[tuple[Any, ...]]:
-    """Give the tables of a publication, with their columns, row filter and the number of their entries.
+    """Return the tables of a publication, with their columns, row filter and the number of their entries.
 
     A table has another entry when it was taken out and put in again, or with other columns or another condition. One
     that is told because all tables are has none.

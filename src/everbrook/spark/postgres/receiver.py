@@ -91,7 +91,7 @@ class Buffer:
             self._required = max(self._required, until)
 
     def wait(self, start: Order, until: Order | None, timeout_secs: float) -> Order:
-        """Wait for changes after a position, or for everything up to another one, and give the position reached.
+        """Wait for changes after a position, or for everything up to another one, and return the position reached.
 
         Changes that have come are given before the error that there are no more.
         """
@@ -135,7 +135,7 @@ class Buffer:
         return CapturePosition(VERSION, lsn=order[0], row=order[1], shapes=shapes)
 
     def rows(self, start: Order, end: Order) -> Iterator[Row]:
-        """Give the messages of a batch."""
+        """Return the messages of a batch."""
         with self._changed:
             events = self._events[self._after(start) : self._after(end)]
         return (row for event in events for row in event.rows)

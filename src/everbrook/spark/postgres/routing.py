@@ -35,13 +35,13 @@ class Routing(Struct, frozen=True):
     column: str | None = None
 
     def of_table(self, table: str) -> str | None:
-        """Give the one stream of a table, if it has one."""
+        """Return the one stream of a table, if it has one."""
         if self.column is not None:
             return None
         return self.prefix + format_segment(table.encode()) if self.stream is None else self.stream
 
     def shared(self, table: str, tables: frozenset[str]) -> frozenset[str]:
-        """Give the tables whose rows are in the same streams as those of one."""
+        """Return the tables whose rows are in the same streams as those of one."""
         return frozenset({table}) if self.stream is None and self.column is None else tables
 
 
@@ -79,7 +79,7 @@ class Streams:
         return names.index(column)
 
     def of_row(self, values: Tuple, place: int, order: Order) -> str:
-        """Give the stream of a row."""
+        """Return the stream of a row."""
         value = values[place]
         if value is UNCHANGED:
             raise CaptureRefused("the column of streamColumn was not sent: its table needs REPLICA IDENTITY FULL")
@@ -95,13 +95,13 @@ class Streams:
             self._unwritten.append(name)
 
     def of_value(self, value: bytes | None) -> str:
-        """Give the stream that a value of the column names."""
+        """Return the stream that a value of the column names."""
         name = self._routing.prefix + format_segment(value)
         self._by_value[value] = name
         return name
 
     def of_table(self, table: str, order: Order) -> list[str]:
-        """Give all streams that may have rows of a table before a position."""
+        """Return all streams that may have rows of a table before a position."""
         name = self._routing.of_table(table)
         if name is not None:
             return [name]
@@ -109,7 +109,7 @@ class Streams:
             return sorted(known for known, first in self._first.items() if first < order)
 
     def shared(self, table: str, tables: frozenset[str]) -> frozenset[str]:
-        """Give the tables whose rows are in the same streams as those of one."""
+        """Return the tables whose rows are in the same streams as those of one."""
         return self._routing.shared(table, tables)
 
     def write(self) -> None:

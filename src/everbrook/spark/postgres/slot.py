@@ -101,7 +101,10 @@ class Replication:
         self._pg.finish()
 
     def create_slot(self, slot: str) -> tuple[str, str]:
-        """Make a slot. Gives the LSN it begins at, and the snapshot of that moment, which lasts for this connection."""
+        """Make a slot.
+
+        Returns the LSN it begins at, and the snapshot of that moment, which lasts for this connection.
+        """
         result = self._run(f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL pgoutput EXPORT_SNAPSHOT')
         point, snapshot = result.get_value(0, 1), result.get_value(0, 2)
         assert point is not None  # noqa: S101 - of the protocol
@@ -122,7 +125,7 @@ class Replication:
         return result
 
     def receive(self) -> bytes | None:
-        """Give the next frame that was received. None if there is none."""
+        """Return the next frame that was received. None if there is none."""
         size, data = self._pg.get_copy_data(1)
         if size > 0:
             return bytes(data)
@@ -239,7 +242,7 @@ def check_slot(connection: Connection, slot: str, done_lsn: int) -> None:
 
 
 def slot_exists(connection: Connection, slot: str) -> bool:
-    """Tell whether there is a slot of that name."""
+    """Return whether there is a slot of that name."""
     return connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone() is not None
 
 

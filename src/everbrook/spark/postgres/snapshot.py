@@ -77,7 +77,7 @@ class Manifest(Struct, frozen=True):
         return sum(part.size_bytes for part in self.parts)
 
     def types(self) -> Types:
-        """Give how values of the columns are written."""
+        """Return how values of the columns are written."""
         types = Types()
         types.add(self.bases, self.elements)
         return types
@@ -308,6 +308,6 @@ def _offset(at: int) -> str:
 
 
 def wanted(options: CaptureOptions, manifest: Manifest) -> list[TableRecord]:
-    """Give the tables that are captured: those it began with, without those that are no longer named."""
+    """Return the tables that are captured: those it began with, without those that are no longer named."""
     plain = {name.replace('"', "").removeprefix("public.") for name in options.tables}
     return [record for record in manifest.tables if record.given in options.tables or record.name in plain]

@@ -96,7 +96,7 @@ def _went_on(options: CaptureOptions, manifest: Manifest) -> Manifest:
 
 
 def first_position(manifest: Manifest) -> CapturePosition:
-    """Give the position before everything."""
+    """Return the position before everything."""
     return CapturePosition(VERSION, lsn=manifest.lsn, copied_bytes=0 if manifest.parts else None)
 
 
@@ -150,7 +150,7 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
 
 
 def _resets(folder: Path) -> list[Part]:
-    """Give the first part of the copy, which resets the streams of the capture before, if there was one."""
+    """Return the first part of the copy, which resets the streams of the capture before, if there was one."""
     path = folder / RESETS
     return [Part("", RESETS, path.stat().st_size)] if path.exists() else []
 
@@ -220,12 +220,12 @@ class Watch:
 
     @property
     def due(self) -> bool:
-        """Tell whether it is time to look again."""
+        """Return whether it is time to look again."""
         return time.monotonic() - self._looked_at > self._tuning.look_secs
 
     @property
     def unsure(self) -> bool:
-        """Tell whether to look again when there is a reason to."""
+        """Return whether to look again when there is a reason to."""
         return time.monotonic() - self._looked_at > self._tuning.unsure_secs
 
     def look(self, connection: Connection, reached_lsn: int) -> None:

@@ -125,7 +125,7 @@ def find_table(connection: Connection, name: str) -> Table:
 
 
 def leaves_of(connection: Connection, table: Table) -> list[Leaf]:
-    """Give the tables that hold the rows of a table."""
+    """Return the tables that hold the rows of a table."""
     if not table.partitioned:
         return [Leaf(table.oid, table.schema, table.name, table.identity)]
     found = connection.execute(_LEAVES, [table.oid]).fetchall()
@@ -141,13 +141,13 @@ class CatalogInspector:
         self._known: set[int] = set()
 
     def key_of(self, relation_id: int) -> Mapping[int, str] | None:
-        """Give the primary key of a table by the numbers of its columns. None if there is no such table any more."""
+        """Return the primary key of a table by the numbers of its columns. None if there is no such table any more."""
         with connect(self._url) as connection:
             there = connection.execute("SELECT 1 FROM pg_class WHERE oid = %s", [relation_id]).fetchone()
             return dict(connection.execute(_KEY, [relation_id]).fetchall()) if there else None
 
     def types_of(self, shape: Shape) -> Types:
-        """Give how values of the columns are written, having looked up what is not built in."""
+        """Return how values of the columns are written, having looked up what is not built in."""
         unknown = {column.type_oid for column in shape.columns} - BUILT_IN.keys() - self._known
         if unknown:
             with connect(self._url) as connection:
@@ -156,7 +156,7 @@ class CatalogInspector:
         return self._types
 
     def describe(self, shape: Shape) -> list[dict[str, Any]]:
-        """Give the names and types of columns, as Postgres writes these."""
+        """Return the names and types of columns, as Postgres writes these."""
         with connect(self._url) as connection:
             return [
                 {"name": column.name, "type": _type_name(connection, column.type_oid, column.modifier)}

@@ -106,7 +106,7 @@ def names(columns: Iterable[str], prefix: str | None = None) -> Composed:
 
 
 def exists(cursor: Cursor, name: str) -> bool:
-    """Tell whether there is a table of that name."""
+    """Return whether there is a table of that name."""
     found = cursor.execute("SELECT to_regclass(%s)", [identifier_of(name).as_string(None)]).fetchone()
     return found is not None and found[0] is not None
 

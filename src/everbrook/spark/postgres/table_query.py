@@ -142,7 +142,7 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     on_dead_letters: OnDeadLetters | None = None,
     tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
-    """Begin to write messages to a table of Postgres, exactly once, and give the query.
+    """Begin to write messages to a table of Postgres, exactly once, and return the query.
 
         write_postgres(spark.readStream.format("everbrook").load("session-events"), "/checkpoints/events",
                        url="postgresql://postgres:password@127.0.0.1:54321/durable_streams")

@@ -78,7 +78,7 @@ def _is_enough(batches: list[pa.RecordBatch], max_rows: int, max_bytes: int) -> 
 
 
 def _goes_on(before: pa.RecordBatch, batch: pa.RecordBatch) -> bool:
-    """Tell whether a batch continues the message of the one before: a query may make several rows of a message."""
+    """Return whether a batch continues the message of the one before: a query may make several rows of a message."""
     return _place(before, before.num_rows - 1) == _place(batch, 0)
 
 
@@ -129,7 +129,7 @@ def _require_order(codes: "np.typing.NDArray[np.int32]", offsets: pa.Array) -> N
 
 
 def fresh_rows(piece: TransactionRows, reached: dict[str, Reached], writer: Writer) -> tuple[pa.RecordBatch, list[str]]:
-    """Give the rows that are not in the table yet, and the streams that were created again."""
+    """Return the rows that are not in the table yet, and the streams that were created again."""
     anew = [name for name, start in piece.starts.items() if reached[name].begins_anew(writer, name, start)]
     bounds = {name: "" if name in anew else reached[name].next_offset for name in piece.starts}
     if all(start >= bounds[name] for name, start in piece.starts.items()):
@@ -143,7 +143,7 @@ def fresh_rows(piece: TransactionRows, reached: dict[str, Reached], writer: Writ
 def ends_of(
     piece: TransactionRows, reached: dict[str, Reached], anew: list[str], writer: Writer
 ) -> dict[str, Position]:
-    """Give the positions after a piece. Only the position of a stream that was created again goes back."""
+    """Return the positions after a piece. Only the position of a stream that was created again goes back."""
     before = {name: Reached() if name in anew else reached[name] for name in piece.ends}
     ends = {
         name: Position(

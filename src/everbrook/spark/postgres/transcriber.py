@@ -81,7 +81,7 @@ class OldRows:
         return relation_id in self._captured and self._captured[relation_id].partitioned
 
     def whole(self, message: Update | Delete, others: tuple[int, ...]) -> bool:
-        """Tell whether a change has all of the old row. `others` are the columns besides the key."""
+        """Return whether a change has all of the old row. `others` are the columns besides the key."""
         old = message.old
         if old is None or not message.whole:
             return False
@@ -91,7 +91,7 @@ class OldRows:
 
 
 def needs_whole(shape: Shape, relation: Relation, place: int | None) -> bool:
-    """Tell whether keys and streams of old rows are known only from whole ones."""
+    """Return whether keys and streams of old rows are known only from whole ones."""
     by_column = place is not None and shape.columns[place].name not in shape.key
     by_other_key = relation.identity != WHOLE and not relation.identifying.issuperset(shape.key)
     return by_column or by_other_key or not shape.attributes
@@ -110,15 +110,15 @@ class Inspector(Protocol):
     """What looks into the catalogue."""
 
     def key_of(self, relation_id: int) -> Mapping[int, str] | None:
-        """Give the primary key of a table by the numbers of its columns. None if there is no such table any more."""
+        """Return the primary key of a table by the numbers of its columns. None if there is no such table any more."""
         ...
 
     def types_of(self, shape: Shape) -> Types:
-        """Give how values of the columns are written."""
+        """Return how values of the columns are written."""
         ...
 
     def describe(self, shape: Shape) -> list[dict[str, Any]]:
-        """Give the columns for people and programs: their names and types."""
+        """Return the columns for people and programs: their names and types."""
         ...
 
 
@@ -155,7 +155,7 @@ def _require_same_texts(table: str, before: Shape, relation: Relation, key: tupl
 
 
 def _written(column: Column) -> tuple[int, int]:
-    """Give what the text of a value depends on. Integers are written alike, and texts, however long they may be."""
+    """Return what the text of a value depends on. Integers are written alike, and texts, however long they may be."""
     alike = next((kind for kind in _WRITTEN_ALIKE if column.type_oid in kind), None)
     return (alike[0], -1) if alike else (column.type_oid, column.modifier)
 
@@ -326,7 +326,7 @@ class Transcriber:
         yield self._row(stream, order, 2, value, table.name, "update", key)
 
     def _whole(self, table: _Table, message: Update | Delete) -> bool:
-        """Tell whether all of the old row is known, and refuse to guess what has to be."""
+        """Return whether all of the old row is known, and refuse to guess what has to be."""
         whole = self._old_rows.whole(message, table.others)
         if table.needs_whole and not whole:
             raise not_whole(table.name, self._lsn)

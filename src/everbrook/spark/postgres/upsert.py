@@ -128,7 +128,10 @@ class Upsert:
         """The places of the messages whose lines were copied last: by a line, the database says which it refuses."""
 
     def write(self, cursor: Cursor, rows: pa.RecordBatch, anew: Sequence[str]) -> Refused:
-        """Write rows, and give those that do not fit. All rows of streams that were created again are deleted first."""
+        """Write rows, and return those that do not fit.
+
+        All rows of streams that were created again are deleted first.
+        """
         self._clear(cursor, dict.fromkeys(anew))
         told, refused = self._told(rows)
         places = sorted(told)
@@ -238,7 +241,7 @@ class Upsert:
             )
 
     def _current(self, cursor: Cursor, held: HeldKeys, entities: set[Entity]) -> dict[Entity, StoredValue]:
-        """Lock the rows of entities, and give their values."""
+        """Lock the rows of entities, and return their values."""
         shape = self._shape
         if not entities or shape.value is None:
             return {}
@@ -315,7 +318,10 @@ def _read(text: str | None) -> Any:
 
 
 def _rows(rows: pa.RecordBatch, told: dict[int, LocatedMessage], finals: list[Final]) -> pa.RecordBatch:
-    """Give the rows of the last changes. Those that append are written as if they had set the value that they made."""
+    """Return the rows of the last changes.
+
+    Those that append are written as if they had set the value that they made.
+    """
     chosen = rows.take(numbers_of([final.place for final in finals]))
     if all(final.appended is msgspec.UNSET for final in finals):
         return chosen

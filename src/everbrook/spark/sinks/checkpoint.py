@@ -25,7 +25,7 @@ _PIECES, _ORDER, _STREAMS = "everbrook-append-bytes", "everbrook-order", "everbr
 def write_with(
     df: DataFrame, checkpoint: str, trigger: Mapping[str, Any] | None = None, query_name: str | None = None
 ) -> DataStreamWriter:
-    """Begin to write a streaming data frame, with a checkpoint that Spark can continue."""
+    """Make the writer of a streaming data frame, whose checkpoint Spark can continue."""
     if not is_remote(df.sparkSession):
         Checkpoint(df.sparkSession, checkpoint).clear_unfinished()
     writer = df.writeStream.option("checkpointLocation", checkpoint)
@@ -34,7 +34,7 @@ def write_with(
 
 
 class Checkpoint:
-    """The folder of a checkpoint, which is reached as Spark reaches it: on any file system, by any form of its URL.
+    """The folder of a checkpoint, through Spark's own file manager: on any file system, by any form of its URL.
 
     A file is written as a whole or not at all.
     """
@@ -58,7 +58,7 @@ class Checkpoint:
         self._keep(_PIECES, "maxAppendBytes", max_append_bytes)
 
     def keep_order(self, columns: Sequence[str]) -> None:
-        """Record the order of rows. Refuse to change it while a batch is unfinished that has one."""
+        """Record the order of rows. Refuse to change it while a batch with an order is unfinished."""
         self._keep(_ORDER, "orderBy", ",".join(columns))
 
     def _keep(self, name: str, option: str, value: T) -> None:
@@ -73,7 +73,7 @@ class Checkpoint:
         self._write(name, value)
 
     def streams(self) -> set[str]:
-        """Give the names of the streams that were recorded."""
+        """Return the names of the streams that were recorded."""
         return self._read(_STREAMS, set[str]) or set()
 
     def keep_streams(self, names: set[str]) -> None:
@@ -106,7 +106,7 @@ class Checkpoint:
 
     def _write(self, name: str, value: object) -> None:
         self._files.mkdirs(self._folder)
-        file = self._files.createAtomic(self._path(name), True)  # noqa: FBT003 - to replace one that is there
+        file = self._files.createAtomic(self._path(name), True)  # noqa: FBT003 - overwrite
         file.write(msgspec.json.encode(value))
         file.close()
 

@@ -41,7 +41,7 @@ class DeadLetterOptions(Struct, frozen=True):
 
 
 def parse_dead_letters(text: str, server: ServerOptions, *, tables: bool = False) -> DeadLetterOptions:
-    """Read where dead letters go: `table`, `stream:name`, or `table:name` where there are other `tables`."""
+    """Parse where dead letters go: `table`, `stream:name`, or `table:name` for sinks with `tables`."""
     kind, _, name = text.partition(":")
     if kind == "stream" and name:
         return DeadLetterOptions(stream=name, server=server)
@@ -63,7 +63,7 @@ class Letter(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What letters are sorted by: the place of the message."""
+        """The sort key: the place of the message."""
         stream, offset, *more = (value or "" for value in self.place.values())
         return _short(stream), self.incarnation, offset, *map(_short, more)
 
@@ -106,7 +106,7 @@ def _short(name: str) -> str:
 
 
 def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]) -> None:
-    """Write letters, and cut payloads until the server takes them. Each attempt calls `write` with all letters."""
+    """Write letters, and cut payloads until the server accepts them. Each attempt calls `write` with all letters."""
     max_bytes = MAX_PAYLOAD_BYTES
     while True:
         try:
@@ -122,13 +122,13 @@ def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]
 
 def encode(letter: Letter, max_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
     """Write a letter as JSON, with its payload and its reason cut to a size. A payload that is not UTF-8 is base64."""
-    told = {**letter.place, "reason": letter.reason[: min(max_bytes, MAX_REASON_CHARACTERS)]}
+    fields = {**letter.place, "reason": letter.reason[: min(max_bytes, MAX_REASON_CHARACTERS)]}
     payload = letter.payload
     if payload is None:
-        return msgspec.json.encode(told | {"payload": None})
+        return msgspec.json.encode(fields | {"payload": None})
     size = {"payload_bytes": len(payload)} if len(payload) > max_bytes else {}
     try:
         payload.decode()
     except UnicodeDecodeError:
-        return msgspec.json.encode(told | {"payload_base64": payload[:max_bytes]} | size)
-    return msgspec.json.encode(told | {"payload": payload[:max_bytes].decode(errors="ignore")} | size)
+        return msgspec.json.encode(fields | {"payload_base64": payload[:max_bytes]} | size)
+    return msgspec.json.encode(fields | {"payload": payload[:max_bytes].decode(errors="ignore")} | size)

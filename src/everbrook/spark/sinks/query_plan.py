@@ -1,7 +1,7 @@
 """Reads Spark's query plans: whether rows come straight from the source, the size of a batch, and its incarnations.
 
 These are implementation details of Spark. If another version has others, rows are repartitioned and each batch counts
-as large, which is slower but correct, and incarnations are unknown, as with a server that does not tell them.
+as large, which is slower but correct, and incarnations are unknown, as on a server that reports none.
 """
 
 import json
@@ -17,14 +17,14 @@ from everbrook.spark.streams.ranges import ranges_between
 _NARROW = {"Project", "Filter", "SubqueryAlias"}
 """Nodes that leave rows in their task, and in their order."""
 _BOUNDED = _NARROW | {"View", "Repartition", "RepartitionByExpression", "EventTimeWatermark"}
-"""Nodes that give no more rows than they get."""
+"""Nodes whose output has at most the rows of their input."""
 _SOURCE = "everbrook"
 _RELATION = "StreamingRelationV2"
 _PLACE = {"stream", "offset", "next_offset"}
 
 
 def whole_streams(df: DataFrame) -> bool:
-    """Tell whether all rows of a stream are in one task, in their order: as the source gives them."""
+    """Return whether all rows of a stream are in one task, in their order, as the source makes them."""
     try:
         node: Any = df._jdf.queryExecution().analyzed()
         chosen = _attributes(node)
@@ -39,7 +39,7 @@ def whole_streams(df: DataFrame) -> bool:
 
 
 def keeps_size(df: DataFrame) -> bool:
-    """Tell whether rows are those of the source, or fewer: then a batch is about as large as what it reads."""
+    """Return whether rows are those of the source, or fewer: then a batch is about as large as what it reads."""
     try:
         return _is_source(_below(df._jdf.queryExecution().analyzed(), _BOUNDED))
     except (Py4JError, AttributeError, TypeError):
@@ -57,13 +57,16 @@ def _is_source(node: Any) -> bool:
 
 
 def _attributes(node: Any) -> dict[str, int]:
-    """Give the columns of a plan with the numbers that Spark knows them by. One made of others has a new number."""
+    """Return the columns of a plan with Spark's ids of expressions. A column made of others has a new id."""
     output = node.output()
     return {output.apply(place).name(): output.apply(place).exprId().id() for place in range(output.size())}
 
 
 def size_of_batch(query: StreamingQuery) -> int | None:
-    """Give the bytes of messages that the running batch of a query reads. None if some offsets don't count bytes."""
+    """Return the bytes of messages that the running batch of a query reads.
+
+    None if some offsets are no counts of bytes.
+    """
     bounds = _bounds(query)
     ranges = [range_ for each in bounds if each is not None for range_ in ranges_between(*each)]
     sizes = [range_.size_bytes for range_ in ranges]
@@ -71,20 +74,20 @@ def size_of_batch(query: StreamingQuery) -> int | None:
 
 
 def incarnations_of(query: StreamingQuery) -> dict[str, str]:
-    """Give the incarnations of the streams in the batch that a query runs now, as far as they are known."""
+    """Return the incarnations of the streams in the batch that a query runs now, as far as they are known."""
     return {name: position.incarnation for name, position in identities_of(query).items()}
 
 
 def identities_of(query: StreamingQuery) -> dict[str, Position]:
-    """Give a position of each stream in the batch that a query runs now, if its incarnation is known."""
-    told: dict[str, dict[str, Position]] = {}
+    """Return a position of each stream in the batch that a query runs now, if its incarnation is known."""
+    known: dict[str, dict[str, Position]] = {}
     for bounds in _bounds(query):
         start, end = bounds or ({}, {})
         for name, text in end.items():
             if name != VERSION_KEY and start.get(name) != text:
                 position = parse_position(text)
-                told.setdefault(name, {})[position.incarnation] = position
-    return {name: next(iter(found.values())) for name, found in told.items() if len(found) == 1 and "" not in found}
+                known.setdefault(name, {})[position.incarnation] = position
+    return {name: next(iter(found.values())) for name, found in known.items() if len(found) == 1 and "" not in found}
 
 
 def _bounds(query: StreamingQuery) -> list[tuple[dict[str, str], dict[str, str]] | None]:

@@ -1,4 +1,4 @@
-"""Appends each batch exactly once: those of a stream in a micro-batch are one append, several numbered ones, or none.
+"""Appends each batch exactly once. The rows of a stream in a micro-batch are one append, or several numbered ones.
 
 The Producer-Id is the query's, the epoch is the number of the batch and the sequence number is 0, so the server
 recognises a batch that is written again, whatever the order of its rows, the number of tasks, or the process.
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 class Known(Struct, frozen=True):
-    """What this process has found out of a stream."""
+    """The properties of a stream, as this process has looked them up."""
 
     content_type: str
     expires: bool
@@ -66,7 +66,7 @@ class Producer(Struct, frozen=True):
     repeats: bool = True
     """Whether Spark may run the batch again, with its rows in another order. It never runs one of `df.write` again."""
     letters: bool = False
-    """Whether a row is known by its order alone, since its message may be another one when it is written again."""
+    """Whether a row is identified by its order alone, because its message may differ when it is written again."""
 
 
 class BatchTooLarge(Exception):
@@ -146,7 +146,7 @@ class Appender:
         except StaleEpoch as error:
             raise QuerySuperseded(
                 f"batch {producer.epoch} can't be written to {stream!r}: a later batch of {producer.id!r} is there "
-                "already. Does another run of this query go on with the same checkpoint?"
+                "already. Does another run of this query use the same checkpoint?"
             ) from error
         except PayloadTooLarge as error:
             raise BatchTooLarge(_too_large(stream, parted, error.detail)) from error
@@ -186,7 +186,7 @@ class Appender:
         return Parted(rows, known, parts)
 
     def _allow_sorting(self, rows: "StreamRows", known: Known) -> None:
-        """Warn of rows that will be sorted by their bytes, or refuse them where that can't be done."""
+        """Warn that rows will be sorted by their bytes, or refuse them if that is impossible."""
         if kind_of(known.content_type) is not Kind.JSON:
             raise InvalidOption(_needs_order(rows.stream, known.content_type))
         size, max_bytes = sum(map(len, rows.messages)), self._options.max_append_bytes
@@ -232,7 +232,7 @@ def _needs_order(stream: str, content_type: str) -> str:
 
 
 def _each(do: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Call a function for each item, in several threads, and give the results in order."""
+    """Call a function for each item, in several threads, and return the results in order."""
     if len(items) <= 1:
         return [do(item) for item in items]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
@@ -297,7 +297,7 @@ def _by_stream(table: pa.Table) -> Iterator[StreamRows]:
 
 
 def _parted(messages: Sequence[bytes], max_bytes: int) -> Iterator[list[bytes]]:
-    """Part messages, in their order, so that each part with a comma between its messages is not larger than allowed."""
+    """Split messages, in their order, into parts that have at most `max_bytes` with commas between their messages."""
     part: list[bytes] = []
     size = 0
     for message in messages:

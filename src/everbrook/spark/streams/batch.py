@@ -14,8 +14,8 @@ A batch that fits in one append stores no place unless the producer has one: the
 
 Batches of `df.write` to a stream share one producer, because a stream takes a limited number of producers and forgets
 none. Each batch begins a new epoch and names the position that it continues from, so that none overwrites another. The
-position lists the last batches, with the number of appends of each that the stream has. A batch that lost an answer, or
-was fenced by another one, reads its progress there, and continues in a later epoch.
+position lists the last batches, with the number of appends of each that the stream has. A batch that lost a response,
+or was fenced by another one, reads its progress there, and continues in a later epoch.
 """
 
 import json
@@ -53,15 +53,15 @@ class Progress(Struct, frozen=True):
     entries: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        """Write it as `parse_progress` reads it."""
+        """Format the progress as `parse_progress` reads it."""
         return " ".join(f"{name}:{count}" for name, count in self.entries)
 
     def of(self, name: str) -> int:
-        """Give the number of appends of a batch write."""
+        """Return the number of appends of a batch write."""
         return dict(self.entries).get(name, 0)
 
     def reached(self, name: str, count: int) -> "Progress":
-        """Note how far a batch write came, and forget the one that wrote nothing for the longest time."""
+        """Return the progress after an append of a batch write. Only the last batch writes are listed."""
         others = [entry for entry in self.entries if entry[0] != name]
         return Progress(((name, count), *others)[:_LISTED])
 
@@ -73,7 +73,7 @@ def parse_progress(position: str | None) -> Progress:
 
 
 def append_batch(connection: Connection, stream: str, name: str, posts: Sequence[Post]) -> None:
-    """Append each part of a batch once, whichever other batches are written to the stream at the same time."""
+    """Append each part of a batch once, also if other batches are written to the stream at the same time."""
     done, claimed = 0, None
     while done < len(posts):
         known = connection.producer(stream, PRODUCER_ID).known
@@ -153,15 +153,15 @@ class Batch(Struct, frozen=True):
                 if connection.post_all(self.stream, posts):
                     return self._after(posts, known)
             except PositionMoved:
-                pass  # it is run elsewhere too, or was run before with other rows
+                pass  # the batch is written by another process too, or was written before with other rows
             known = connection.producer(self.stream, self.producer_id).known
 
     def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
-        """Give the appends after the place that an earlier run has stored, or all, each with the place at its end."""
+        """Return the appends after the place that an earlier run has stored, or all, each with the place at its end."""
         raise NotImplementedError
 
     def _append_alone(self, connection: Connection) -> bool:
-        """Append a batch that is one append without a place. Tell whether the stream had neither it nor a place."""
+        """Append a batch that fits in one append. Return whether the stream had neither the batch nor a place."""
         if len(self.divide(self.messages)) > 1:
             return False
         try:
@@ -220,7 +220,7 @@ class UnorderedBatch(Batch, frozen=True):
         if digest.value != stored.digest:
             raise BatchUncertain(
                 f"batch {self.epoch} was written to {self.stream!r} in part, and has other rows now that it is run "
-                "again: without orderBy nothing tells which of them are new. Compare the stream with the rows, and "
+                "again: without orderBy the new ones can't be identified. Compare the stream with the rows, and "
                 "begin with a new checkpoint"
             )
         for part in self.divide(messages[count:]):
@@ -233,12 +233,12 @@ class UnorderedBatch(Batch, frozen=True):
 
 
 class LetterBatch(Batch, frozen=True):
-    """Messages of a batch that are known by texts, by which they are sorted. Each is an append of its own."""
+    """Messages of a batch that are identified by texts, by which they are sorted. Each is an append of its own."""
 
     order: pa.Table
 
     def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
-        """Leave out messages up to a place. Each message is found by its own, also if others were lost."""
+        """Leave out messages up to a place. Each has a place of its own, so it does not matter if others were lost."""
         stored = [] if position is None else self._read(position, list[str])
         for *place, message in zip(*(column.to_pylist() for column in self.order.columns), self.messages, strict=True):
             if place > stored:

@@ -32,26 +32,26 @@ class StreamPiece(Struct, frozen=True):
 
 
 class Bundle:
-    """Pieces whose messages are stored alike."""
+    """Pieces of streams that are all of JSON, or all of text or bytes."""
 
-    def __init__(self, told: list[StreamPiece]) -> None:
-        self._told = told
-        self._frames = [each.piece.frames for each in told]
+    def __init__(self, pieces: list[StreamPiece]) -> None:
+        self._pieces = pieces
+        self._frames = [each.piece.frames for each in pieces]
         self._counts = np.array([len(frames) for frames in self._frames])
         self.trailer = self._frames[0].trailer
 
     def __len__(self) -> int:
         return int(self._counts.sum())
 
-    # What is told of each message
+    # Metadata of each message
 
     def streams(self) -> pa.Array:
         """The stream that each message is in."""
-        return self._repeated([each.stream for each in self._told])
+        return self._repeated([each.stream for each in self._pieces])
 
     def content_types(self) -> pa.Array:
         """The content type of its stream."""
-        return self._repeated([each.content_type for each in self._told])
+        return self._repeated([each.content_type for each in self._pieces])
 
     def _repeated(self, values: list[str]) -> pa.Array:
         return _strings(values).take(_int64(np.repeat(np.arange(len(values)), self._counts)))
@@ -60,13 +60,13 @@ class Bundle:
         """Where each message begins."""
         if self._exact:
             return _padded(self._starts)
-        return pa.concat_arrays([each.piece.offsets() for each in self._told])
+        return pa.concat_arrays([each.piece.offsets() for each in self._pieces])
 
     def next_offsets(self) -> pa.Array:
         """Where each message ends."""
         if self._exact:
             return _padded(self._ends)
-        return pa.concat_arrays([each.piece.next_offsets() for each in self._told])
+        return pa.concat_arrays([each.piece.next_offsets() for each in self._pieces])
 
     def times(self) -> pa.Array:
         """When each message was appended, where that is known."""
@@ -77,7 +77,7 @@ class Bundle:
 
     @property
     def _exact(self) -> bool:
-        return all(each.piece.exact for each in self._told)
+        return all(each.piece.exact for each in self._pieces)
 
     @cached_property
     def _ends(self) -> Numbers:
@@ -116,12 +116,12 @@ class Bundle:
 
         Streams of bytes are refused unless `any_stream`; then a message of them that is not UTF-8 is null.
         """
-        binary = [kind_of(each.content_type) is Kind.BINARY for each in self._told]
+        binary = [kind_of(each.content_type) is Kind.BINARY for each in self._pieces]
         if any(binary) and not any_stream:
-            found = self._told[binary.index(True)]
+            found = self._pieces[binary.index(True)]
             raise ValueError(
-                f"the stream {found.stream!r} is of {found.content_type or 'no known type'}, which is no text: set the "
-                "option valueType to binary, or to string with mode=PERMISSIVE, which gives null for what is not UTF-8"
+                f"the stream {found.stream!r} is of {found.content_type or 'an unknown type'}, which is no text: set "
+                "the option valueType to binary, or to string with mode=PERMISSIVE, where other bytes than UTF-8 are null"
             )
         column = self.payloads()
         try:
@@ -157,11 +157,11 @@ def _strings(values: list[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 
-def bundled(told: Iterator[StreamPiece]) -> Iterator[Bundle]:
+def bundled(pieces: Iterator[StreamPiece]) -> Iterator[Bundle]:
     """Put pieces together that follow each other, up to a size."""
     waiting: list[StreamPiece] = []
     rows = size = 0
-    for each in told:
+    for each in pieces:
         frames = each.piece.frames
         full = rows + len(frames) > MAX_ROWS or size + len(frames.data) > MAX_BYTES
         if waiting and (full or frames.trailer != waiting[0].piece.frames.trailer):

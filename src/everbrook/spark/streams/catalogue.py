@@ -30,7 +30,7 @@ _LISTING, _BOUNDED = "listing", "bounded-reads"
 
 
 class Found(Struct, frozen=True):
-    """A stream as the server described it."""
+    """The description of a stream in the list of the server."""
 
     tail: str
     earliest: str = BEGINNING
@@ -47,36 +47,36 @@ class Found(Struct, frozen=True):
 
     @property
     def end(self) -> Position:
-        """Where it ends for now."""
+        """Its current end."""
         return Position(self.tail, self.created_at_ms, self.closed, self.incarnation, self.expires)
 
 
 class Catalogue(Protocol):
-    """The streams of a query. `exact` says that offsets count bytes and that reads can be bounded."""
+    """The streams of a query. `exact` means that offsets count bytes and that reads can be bounded."""
 
     streams: dict[str, Found]
     ends: dict[str, str]
     """The end of each, as a checkpoint has it."""
     gone: dict[str, list[Position]]
-    """The ends of streams that are gone, as far as the server tells them: of each name, the earliest first."""
+    """The ends of deleted streams, as far as the server reports them: of each name, the earliest first."""
     forgotten: bool
-    """Whether the server could not tell what has changed since it was last asked."""
+    """Whether the server could not list the changes since the last look."""
     token: str | None
-    """The token of the list of streams, with which the server tells what has changed since."""
+    """The token of the list of streams, with which the server lists later changes."""
     exact: bool
 
     def refresh(self) -> None:
-        """Look at what the server has now."""
+        """Update the streams and their ends."""
 
     def recall(self, token: str) -> None:
         """Look up the ends of streams that were deleted since a token was given, if the server still has them."""
 
     def wait(self, secs: float) -> None:
-        """Wait until some stream moves, comes or goes, but not for long."""
+        """Wait until a stream grows, is created or is deleted, at most for so long."""
 
 
 def open_catalogue(connection: Connection, selection: Selection) -> Catalogue:
-    """Choose by what the server can do."""
+    """Choose the catalogue by the extensions of the server."""
     extensions = _extensions(connection, selection)
     if _LISTING in extensions and _BOUNDED in extensions:
         return ListedCatalogue(connection, selection)
@@ -89,7 +89,7 @@ def open_catalogue(connection: Connection, selection: Selection) -> Catalogue:
 
 
 def _extensions(connection: Connection, selection: Selection) -> frozenset[str]:
-    """Find out what the server can do, from its answer about some stream, or from its having a list."""
+    """Find the extensions of the server by the head of a stream, or by whether it has a list of streams."""
     for name in selection.names:
         try:
             return connection.head(name).extensions
@@ -128,7 +128,7 @@ class _Known(ABC):
         self.ends.pop(name, None)
 
     def _poll(self, secs: float, first_pause_secs: float, longest_pause_secs: float) -> None:
-        """Look again and again, first soon and then less often, until something has moved."""
+        """Refresh with growing pauses until a stream has changed."""
         deadline, before, pause = time.monotonic() + secs, self._moves, first_pause_secs
         while self._moves == before and time.monotonic() < deadline:
             time.sleep(pause)
@@ -147,7 +147,7 @@ class _Known(ABC):
 
 
 class ListedCatalogue(_Known):
-    """Streams of a server that says which of them moved."""
+    """Streams of a server that lists changes."""
 
     exact = True
 
@@ -172,7 +172,7 @@ class ListedCatalogue(_Known):
             self._take(info)
 
     def _moved_since(self, token: str) -> Changes | None:
-        """Ask what moved. None if the token is too old, or of an earlier run of the server."""
+        """List the changes since a token. None if the token is too old, or of an earlier run of the server."""
         try:
             return self._connection.changes(token, self._prefix)
         except ProtocolError as refusal:
@@ -201,13 +201,16 @@ class ListedCatalogue(_Known):
         self._replace(listed.streams)
 
     def _look_up(self) -> None:
-        """Request each stream. The token of the first answer counts: streams that change meanwhile are listed again."""
+        """Request each stream.
+
+        The token of the first response is kept: streams that change meanwhile are listed again.
+        """
         pages = {name: self._connection.first(name) for name in sorted(self._names)}
         self.token = next(iter(pages.values())).token
         self._replace([info for name, page in pages.items() for info in page.streams if info.name == name])
 
     def _replace(self, infos: list[StreamInfo]) -> None:
-        """Take all that there is now. What is not among it is gone."""
+        """Take the list of all streams. Streams that it lacks were deleted."""
         for name in self.streams.keys() - {info.name for info in infos}:
             self._drop(name)
         for info in infos:
@@ -219,7 +222,7 @@ class ListedCatalogue(_Known):
         if info.status == "Deleted":
             self._drop(info.name)
             self._note_end(info)
-        elif info.status != "Damaged":  # of which nothing is told; whoever reads it will be
+        elif info.status != "Damaged":  # the list has no offsets of a damaged stream; to read it raises the error
             self._keep(info.name, _found(info))
 
     def _matches(self, name: str) -> bool:
@@ -235,7 +238,7 @@ class ListedCatalogue(_Known):
             self._poll(secs, _FIRST_PAUSE_SECS, _LONGEST_PAUSE_SECS)
 
     def _alone(self) -> str | None:
-        """Give the one stream that is read, if there is no other to come and it is not closed."""
+        """Return the open stream of a query that reads only this one: a long-poll is enough to wait for it."""
         if len(self._names) != 1:
             return None
         return next((name for name, found in self.streams.items() if not found.closed), None)

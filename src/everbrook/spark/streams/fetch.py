@@ -29,7 +29,7 @@ from everbrook.spark.streams.ranges import Range
 logger = logging.getLogger(__name__)
 
 AHEAD = 4
-"""How many streams of a task are asked for before they are needed."""
+"""How many streams a task requests ahead."""
 FORK_TTL_SECS = 3600
 MANY = 16
 """From so many streams on a task uses a connection of its own for them."""
@@ -58,23 +58,23 @@ def read_task(connection: Connection, task: ReadTask, *, fail_on_data_loss: bool
 def _pipelined(
     reading: "Reading", waiting: "deque[tuple[Range, str]]", pipeline: PipelinedConnection
 ) -> Iterator[StreamPiece]:
-    """Read as many ranges as one connection holds for. What is larger than a page, or refused, is read as usual."""
+    """Read ranges until the connection breaks. The general client reads what is larger than a page, or refused."""
     connection = reading.connection
     targets = (connection.frames_target(range_.name, range_.start, range_.end) for range_, _ in tuple(waiting))
     try:
-        for answer in pipeline.get(targets, connection.transport.credentials):
+        for response in pipeline.get(targets, connection.transport.credentials):
             range_, content_type = waiting[0]
-            for piece in reading.answered(range_, answer):
+            for piece in reading.from_response(range_, response):
                 yield StreamPiece(range_.name, content_type, piece)
             waiting.popleft()
     except Broken as error:
-        logger.info("the rest of the streams is read one by one: %s", error)
+        logger.info("a pipelined connection broke, so the other streams are read one by one: %s", error)
 
 
 def _overlapped(
     reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: ThreadPoolExecutor
 ) -> Iterator[StreamPiece]:
-    """Ask for the first pages of the next streams while one is being read, and for the next page of that one."""
+    """Request the first pages of the next streams while one is being read, and the next page of that one."""
     ahead: deque[tuple[Range, str, Iterator[Piece], Future[Piece | None]]] = deque()
     while ahead or waiting:
         while waiting and len(ahead) < AHEAD:
@@ -88,14 +88,14 @@ def _overlapped(
 
 
 class Reading(Struct, frozen=True):
-    """How ranges are read, and what happens when something is missing."""
+    """Reads ranges, and raises or logs a loss when messages are missing."""
 
     connection: Connection
     exact: bool
     fail_on_data_loss: bool
 
     def pieces(self, range_: Range) -> Iterator[Piece]:
-        """Read a range, and make sure that it is whole."""
+        """Read a range, and check that it is complete."""
         end = range_.start
         try:
             for piece in self._bounded(range_) if self.exact else self._forked(range_):
@@ -110,18 +110,18 @@ class Reading(Struct, frozen=True):
         if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
             self._lost(range_, f"ends at {end}; {range_.end} was to be read", None)
 
-    def answered(self, range_: Range, answer: Response) -> Iterator[Piece]:
-        """Read a range whose first page was asked for already."""
-        usable = answer.status == OK and answer.headers.get(b"content-type") == FRAMES
-        if not usable or not answer.is_of(range_.incarnation):
+    def from_response(self, range_: Range, response: Response) -> Iterator[Piece]:
+        """Read a range whose first page was requested already."""
+        usable = response.status == OK and response.headers.get(b"content-type") == FRAMES
+        if not usable or not response.is_of(range_.incarnation):
             yield from self.pieces(range_)
             return
-        frames = decode_frames(answer.body)
+        frames = decode_frames(response.body)
         rest = range_
         if len(frames):
             piece = Piece(frames=frames)
             yield piece
-            rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=answer.incarnation)
+            rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=response.incarnation)
         if rest.start != range_.end:
             yield from self.pieces(rest)
 
@@ -138,7 +138,7 @@ class Reading(Struct, frozen=True):
                 yield from self._bounded(replace(range_, start=earliest, fresh=True))
 
     def _forked(self, range_: Range) -> Iterator[Piece]:
-        """Read through a fork (§4.2). If the task is killed, the server drops it some day."""
+        """Read through a fork (§4.2). If the task is killed, the fork expires."""
         name = f"{range_.name}-spark-{uuid4().hex}"
         fork = self.connection.stream(range_.name).fork(name, offset=range_.end, ttl_secs=FORK_TTL_SECS)
         try:
@@ -148,7 +148,7 @@ class Reading(Struct, frozen=True):
             fork.delete(missing_ok=True)
 
     def _lost(self, range_: Range, loss: str, error: Exception | None) -> None:
-        told = f"{range_.name!r} {loss}{shown(range_.incarnation)}"
+        text = f"{range_.name!r} {loss}{shown(range_.incarnation)}"
         if self.fail_on_data_loss:
-            raise data_loss([told]) from error
-        logger.warning("messages were lost: %s", told)
+            raise data_loss([text]) from error
+        logger.warning("messages were lost: %s", text)

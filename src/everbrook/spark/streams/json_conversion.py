@@ -41,13 +41,13 @@ def decode_raw(payload: bytes) -> dict[str, Raw]:
 
 
 def has_variant(type_: pa.DataType) -> bool:
-    """Tell whether a type is VARIANT, or contains it."""
+    """Return whether a type is VARIANT, or contains it."""
     children = (type_.field(place).type for place in range(type_.num_fields))
     return (pa.types.is_struct(type_) and is_variant(type_)) or any(map(has_variant, children))
 
 
 def fit(value: Any, type_: pa.DataType) -> Any:
-    """Give what a column of a type takes for a value."""
+    """Return what a column of a type takes for a value."""
     if value is None:
         return None
     if pa.types.is_string(type_):

@@ -1,7 +1,7 @@
 """Losses: messages that a query should read and that no longer exist.
 
 A stream that is gone is no loss if the query had read it to its end. The end is known if the stream was closed there,
-or if the server tells it. Otherwise a stream with a time to live counts as read if the query had reached the last end
+or if the server reports it. Otherwise a stream with a time to live counts as read if the query had reached the last end
 that it saw.
 """
 
@@ -17,7 +17,7 @@ FORGOTTEN = (
     "the server has forgotten what has changed since the last batch: streams that were created and deleted since then "
     "can't be named"
 )
-_MAX_TOLD = 3
+_MAX_SHOWN = 3
 
 
 class DataLoss(Exception):
@@ -29,10 +29,9 @@ class DataLoss(Exception):
 
 def data_loss(losses: Sequence[str]) -> DataLoss:
     """Make the error that names the first few losses."""
-    more = f", and {len(losses) - _MAX_TOLD} more" if len(losses) > _MAX_TOLD else ""
-    return DataLoss(
-        f"messages were lost: {'; '.join(losses[:_MAX_TOLD])}{more}. To go on without them, set failOnDataLoss to false"
-    )
+    more = f", and {len(losses) - _MAX_SHOWN} more" if len(losses) > _MAX_SHOWN else ""
+    shown_losses = "; ".join(losses[:_MAX_SHOWN])
+    return DataLoss(f"messages were lost: {shown_losses}{more}. To go on without them, set failOnDataLoss to false")
 
 
 def find_losses(

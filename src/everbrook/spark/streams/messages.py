@@ -52,7 +52,7 @@ class InvalidRow(ValueError):
 
 
 def require_messages(schema: StructType, beside: Iterable[str]) -> None:
-    """Refuse a data frame that does not say which message is where: in `value`, with these columns beside it."""
+    """Refuse a data frame that lacks the message in `value`, or one of the columns `beside` it."""
     types = {field.name: field.dataType for field in schema.fields}
     for name in (*beside, VALUE):
         if name not in types:
@@ -76,13 +76,13 @@ class Layout(Struct, frozen=True):
     order_by: tuple[str, ...]
 
     def schema_of(self, batch: pa.RecordBatch) -> pa.Schema:
-        """Give the columns of what `encode` makes."""
+        """Return the columns of what `encode` makes."""
         order = [(f"by_{place}", batch.schema.field(name).type) for place, name in enumerate(self.order_by)]
         return pa.schema([(STREAM, pa.string()), (MESSAGE, pa.binary()), *order])
 
 
 def layout_of(schema: StructType, options: SinkOptions) -> Layout:
-    """Decide how rows become messages, or say why they can't."""
+    """Decide how rows become messages, or raise why they can't."""
     types = {field.name: field.dataType for field in schema.fields}
     if options.stream is None and not isinstance(types.get(STREAM), StringType):
         raise InvalidOption(
@@ -118,7 +118,7 @@ def _require_names(column: str, type_: DataType) -> None:
 
 
 def _is_whole(schema: StructType, options: SinkOptions) -> bool:
-    """Tell whether the `value` of a row is its message. Refuse a schema that leaves it open."""
+    """Return whether the `value` of a row is its message. Refuse an ambiguous schema."""
     columns = ", ".join(schema.names)
     text = VALUE in schema.names and isinstance(schema[VALUE].dataType, StringType | BinaryType)
     if options.message is not None:
@@ -166,7 +166,10 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def plain(column: pa.Array) -> list[Any]:
-    """Give the values of a column as JSON has them. Times are of UTC, maps are objects, and variants what they hold."""
+    """Return the values of a column as JSON has them.
+
+    Times are of UTC, maps are objects, and variants what they hold.
+    """
     try:
         values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     except (OverflowError, ValueError):

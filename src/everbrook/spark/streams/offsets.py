@@ -4,7 +4,7 @@
 
 A position is an offset (one of Everbrook without its leading zeros), then `@` and the creation time of the stream, `#`
 and its incarnation, `!` if the stream ended there and will expire, and `$` if it was closed there. The time and the
-incarnation, if the server tells them, distinguish a stream from an earlier one of the same name. The entry without a
+incarnation, if the server reports them, distinguish a stream from an earlier one of the same name. The entry without a
 name has the version of this format, `starting` if the query has only fixed where it begins, and the token of the list
 of streams, if there is one. `{}` is a query that has not looked at any stream yet.
 """
@@ -45,11 +45,11 @@ class Position(Struct, frozen=True):
     """Whether the stream ended there, and will expire."""
 
     def at(self, offset: str) -> "Position":
-        """Give a position at an offset of the same incarnation that need not be its end."""
+        """Return a position at an offset of the same incarnation that need not be its end."""
         return Position(offset, self.created_at_ms, incarnation=self.incarnation)
 
     def differs(self, other: "Position") -> bool:
-        """Tell whether it is of another incarnation, as far as that can be known."""
+        """Return whether it is of another incarnation, as far as that can be known."""
         if self.incarnation and other.incarnation:
             return self.incarnation != other.incarnation
         return None not in {self.created_at_ms, other.created_at_ms} and self.created_at_ms != other.created_at_ms
@@ -106,7 +106,7 @@ def _base36(number: int | None) -> str:
 
 
 def begun(positions: Mapping[str, str]) -> bool:
-    """Tell whether a query has fixed where it begins."""
+    """Return whether a query has fixed where it begins."""
     version = positions.get(VERSION_KEY)
     if version is not None and version.partition(" ")[0] != VERSION:
         raise InvalidPositions(
@@ -116,7 +116,7 @@ def begun(positions: Mapping[str, str]) -> bool:
 
 
 def is_starting(positions: Mapping[str, str]) -> bool:
-    """Tell whether the query has only fixed where it begins."""
+    """Return whether the query has only fixed where it begins."""
     return positions.get(VERSION_KEY, "").startswith(STARTING)
 
 
@@ -126,7 +126,7 @@ def format_version(version: str, token: str | None) -> str:
 
 
 def token_of(positions: Mapping[str, str]) -> str:
-    """Give the token of the list of streams from which the positions were taken. Empty if there was none."""
+    """Return the token of the list of streams from which the positions were taken. Empty if there was none."""
     version = positions.get(VERSION_KEY, "")
     return version.removeprefix(STARTING if is_starting(positions) else VERSION).strip()
 
@@ -138,7 +138,7 @@ class Boundary(Struct, frozen=True):
     offsets: dict[str, str] = {}
 
     def of(self, name: str, otherwise: str) -> str:
-        """Give the place in a stream: an offset, `earliest` or `latest`."""
+        """Return the place in a stream: an offset, `earliest` or `latest`."""
         return self.everywhere or self.offsets.get(name, otherwise)
 
 
@@ -162,7 +162,7 @@ def _place(name: str, given: str | int) -> str:
 
 
 def number_of(offset: str) -> int | None:
-    """Give the bytes before an offset, if it is one of Everbrook, where offsets count bytes."""
+    """Return the bytes before an offset, if it is one of Everbrook, where offsets count bytes."""
     if offset == BEGINNING:
         return 0
     return int(offset) if len(offset) == OFFSET_DIGITS and offset.isascii() and offset.isdecimal() else None

@@ -44,15 +44,15 @@ class Range(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int | None:
-        """How much it is, where offsets count bytes."""
+        """The size of the range, if offsets count bytes."""
         start, end = number_of(self.start), number_of(self.end)
         return None if start is None or end is None else end - start
 
 
 def ranges_between(start: Mapping[str, str], end: Mapping[str, str]) -> list[Range]:
-    """Give what lies between two sets of positions, in the order of the streams' names.
+    """Return the ranges between two sets of positions, in the order of the streams' names.
 
-    It is nothing if a batch does not read, but fixes where a query begins.
+    There is nothing between them if a batch only fixes where a query begins.
     """
     if is_starting(end):
         return []
@@ -72,7 +72,7 @@ def _range(name: str, start: str | None, end: str) -> Range | None:
 
 
 def positions_at(ends: Mapping[str, str], cut: Mapping[str, str], token: str | None = None) -> dict[str, str]:
-    """Give the positions of a batch that goes to the ends of all streams but those that are `cut` at an offset.
+    """Return the positions of a batch that goes to the ends of all streams but those that are `cut` at an offset.
 
     They are in order, as Spark compares them as text.
     """
@@ -112,7 +112,7 @@ def starting_positions(boundary: Boundary, streams: Mapping[str, Found], token: 
 
 
 def batch_ranges(starting: Boundary, ending: Boundary, streams: Mapping[str, Found]) -> list[Range]:
-    """Give what a batch reads: what each stream retains between two places."""
+    """Return the ranges of a batch: what each stream retains between two places."""
     require_found(starting, streams, "startingOffsets")
     require_found(ending, streams, "endingOffsets")
     ranges = []
@@ -131,7 +131,7 @@ def require_found(boundary: Boundary, streams: Mapping[str, Found], option: str)
     """Refuse offsets of streams that are not read."""
     missing = sorted(boundary.offsets.keys() - streams.keys())
     if missing:
-        raise InvalidOption(f"{option} names {missing[0]!r}, which is not there or not selected")
+        raise InvalidOption(f"{option} names {missing[0]!r}, which does not exist or is not selected")
 
 
 def _offset_at(place: str, name: str, found: Found) -> str:
@@ -146,7 +146,7 @@ def _offset_at(place: str, name: str, found: Found) -> str:
 
 
 def small(ranges: Sequence[Range]) -> bool:
-    """Tell whether a batch is read sooner on the driver than it would take an executor to start."""
+    """Return whether the driver reads a batch in less time than an executor takes to start."""
     sizes = [range_.size_bytes for range_ in ranges]
     return len(ranges) <= SMALL_STREAMS and all(size is not None for size in sizes) and _sum(sizes) <= SMALL_BYTES
 

@@ -76,18 +76,18 @@ class RangeReader(metaclass=Arriving):
         self._rows = rows_of(schema, options.envelope, failfast=options.failfast, any_text=any_text)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what a task has to read."""
+        """Read the ranges of a task."""
         settle_worker()
         return self._batches(cast("RangePartition", partition).task)
 
     def _batches(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
         connection = connect(self._options.server, self._options.selection.bucket)
-        told = read_task(connection, task, fail_on_data_loss=self._options.fail_on_data_loss)
-        for bundle in bundled(told):
+        pieces = read_task(connection, task, fail_on_data_loss=self._options.fail_on_data_loss)
+        for bundle in bundled(pieces):
             yield self._rows.batch(bundle)
 
     def _require_exact(self, catalogue: Catalogue) -> None:
-        """Refuse options that need a server which can bound reads, where this one can't."""
+        """Refuse options that need a server with bounded reads, if this one has none."""
         options = self._options
         if not catalogue.exact and ((options.limits and options.limits.required) or options.min_partitions > 1):
             raise Unsupported(
@@ -96,7 +96,7 @@ class RangeReader(metaclass=Arriving):
             )
 
     def _partitions(self, ranges: Sequence[Range], catalogue: Catalogue) -> list[InputPartition]:
-        """Part ranges among tasks: by their streams, or into pieces if there are to be more tasks than streams."""
+        """Divide ranges among tasks: by their streams, or into pieces if there are to be more tasks than streams."""
         options = self._options
         connection = connect(options.server, options.selection.bucket)
         if len(ranges) < options.min_partitions:
@@ -144,7 +144,7 @@ except ImportError:  # an implementation detail of Spark: without it, tasks read
 logger = logging.getLogger(__name__)
 
 WAIT_SECS = 0.5
-"""How long Spark is kept waiting for something new. While it waits, a query can't be stopped."""
+"""How long `latestOffset` waits for messages. Meanwhile, Spark can't stop the query."""
 
 Positions = dict[str, str]
 
@@ -158,7 +158,7 @@ class View(Struct, frozen=True):
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Decides on batches, in one process on the driver, and reads them, in copies of itself elsewhere."""
+    """Plans batches, in one process on the driver. Copies of it read them in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -170,7 +170,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     @property
     def _known(self) -> Catalogue:
-        """The catalogue, which is opened where it is needed: on the driver."""
+        """The catalogue, opened on first use: copies in tasks need none."""
         if self._opened is None:
             options = self._options
             catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
@@ -180,23 +180,23 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self._opened
 
     def initialOffset(self) -> Positions:
-        """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
+        """Return no position: until batch 0 is finished, Spark calls this again, and must get the same."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Tell Spark of a limit, so that it says when there is to be none (the trigger once)."""
+        """Return the limit, so that Spark passes another one when it must not apply (the trigger `once`)."""
         limits = self._options.limits
         if limits.max_rows is not None:
             return ReadMaxRows(limits.max_rows)
         return ReadAllAvailable() if limits.max_bytes is None else ReadMaxBytes(limits.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix what there is now: nothing beyond it is read."""
+        """Fix the ends of all streams: nothing beyond them is read."""
         self._known.refresh()
         self._target = View(dict(self._known.streams), dict(self._known.ends), self._known.token)
 
     def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:
-        """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
+        """Decide how far the next batch goes. If there is nothing new, wait for it, up to `WAIT_SECS`."""
         starting = self._options.starting or Boundary(LATEST)
         catalogue = self._known
         view = self._target or catalogue
@@ -278,7 +278,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return ranges
 
     def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """Part a batch among tasks."""
+        """Divide a batch among tasks."""
         ranges = self._ranges(start, end)
         if self._small(ranges):
             return [RangePartition(task_of(ranges, self._known))]
@@ -288,7 +288,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """Do nothing: positions are in the checkpoint alone."""
 
     def reportLatestOffset(self) -> Positions:
-        """Give where all streams end, which Spark shows beside what was read."""
+        """Return the ends of all streams, which Spark reports beside the positions of the batch."""
         return positions_at(self._known.ends, {})
 
 
@@ -302,12 +302,12 @@ if _DriverSide is not None:
     class DriverSideReader(StreamReader, _DriverSide):
         """Hands the rows of small batches to Spark itself.
 
-        Spark takes rows from the driver of readers that are wrapped in a class of its own: this one stands for it.
+        Spark takes rows from the driver only if the reader is PySpark's private wrapper, so this class extends it.
         """
 
         def __init__(self, options: SourceOptions, schema: StructType) -> None:
             StreamReader.__init__(self, options, schema)
-            self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
+            self.simple_reader: Any = self  # Spark looks here for the methods of the trigger `availableNow`
 
         def getCache(self, start: Positions, end: Positions) -> Iterator[pa.RecordBatch] | None:
             """Read a small batch. None leaves it to the tasks."""

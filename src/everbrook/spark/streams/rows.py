@@ -6,7 +6,7 @@ given    the fields of the user's own schema, read from messages of JSON; its co
          `_next_offset`, `_time`, `_content_type` and `_corrupt_record` are metadata of the message
 
 The `operation` of a change is insert, update, upsert, delete or append, or what a control message says. A message that
-is no change has no operation and is the value as a whole, unless such messages are to be errors.
+is no change has no operation and is the value as a whole; with `mode=FAILFAST` it is an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ CHANGE = _struct(
 CORRUPT = "_corrupt_record"
 
 Column = Callable[[Bundle], pa.Array]
-_TOLD: dict[str, Column] = {
+_METADATA: dict[str, Column] = {
     "stream": Bundle.streams,
     "offset": Bundle.offsets,
     "next_offset": Bundle.next_offsets,
@@ -84,7 +84,7 @@ class Rows(Protocol):
 
 
 def rows_of(schema: StructType, envelope: str, *, failfast: bool, any_text: bool = False) -> Rows:
-    """Choose how messages become rows of a schema, which is ours or the user's.
+    """Choose how messages become rows of a schema, one of those above or the user's.
 
     `any_text` reads streams of bytes as text too; a message that is not UTF-8 is null.
     """
@@ -115,7 +115,7 @@ class RawRows:
 
     def __init__(self, schema: StructType, values: Column) -> None:
         self._schema = _arrow(schema)
-        self._columns = _TOLD | {"value": values}
+        self._columns = _METADATA | {"value": values}
 
     def batch(self, bundle: Bundle) -> pa.RecordBatch:
         arrays = [self._columns[name](bundle) for name in self._schema.names]
@@ -132,7 +132,7 @@ class ChangeRows:
     def batch(self, bundle: Bundle) -> pa.RecordBatch:
         changes = change_columns(bundle, failfast=self._failfast)
         arrays = [
-            pa.array(changes[field.name], field.type) if field.name in changes else _TOLD[field.name](bundle)
+            pa.array(changes[field.name], field.type) if field.name in changes else _METADATA[field.name](bundle)
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -144,8 +144,8 @@ class GivenRows:
     def __init__(self, schema: StructType, *, failfast: bool) -> None:
         self._schema = _arrow(schema)
         self._failfast = failfast
-        told = {f"_{name}" for name in _TOLD} | {CORRUPT}
-        self._fields = pa.schema([field for field in self._schema if field.name not in told])
+        metadata = {f"_{name}" for name in _METADATA} | {CORRUPT}
+        self._fields = pa.schema([field for field in self._schema if field.name not in metadata])
         self._slow = any(pa.types.is_map(field.type) or has_variant(field.type) for field in self._fields)
         self._variants = [field.name for field in schema.fields if isinstance(field.dataType, VariantType)]
         for field in self._schema:
@@ -154,11 +154,11 @@ class GivenRows:
 
     def batch(self, bundle: Bundle) -> pa.RecordBatch:
         found = self._quickly(bundle) or self._slowly(bundle)
-        arrays = [found[name] if name in found else _TOLD[name[1:]](bundle) for name in self._schema.names]
+        arrays = [found[name] if name in found else _METADATA[name[1:]](bundle) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _quickly(self, bundle: Bundle) -> dict[str, pa.Array] | None:
-        """Let pyarrow read all messages at once, if they are as they should be."""
+        """Read all messages at once with pyarrow. None if one of them does not fit the schema."""
         if not bundle.trailer or self._slow:
             return None
         try:
@@ -193,7 +193,7 @@ class GivenRows:
         return message
 
     def _row(self, columns: dict[str, list[Any]], message: dict[str, Any]) -> bool:
-        """Add a message, with null for what does not fit, and tell whether everything fitted."""
+        """Add a message, with null for what does not fit, and return whether everything fitted."""
         whole = True
         for field in self._fields:
             try:
@@ -225,7 +225,7 @@ _written = msgspec.json.Decoder(_Written)
 
 
 def change_columns(bundle: Bundle, *, failfast: bool) -> dict[str, list[Any]]:
-    """Give the columns of changes, without those that every message has."""
+    """Return the columns of changes, without those that every message has."""
     rows = []
     for place, payload in enumerate(bundle.payloads().to_pylist()):
         try:

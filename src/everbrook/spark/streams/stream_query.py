@@ -1,4 +1,6 @@
-"""`write_stream`: a streaming query that writes to streams. Beyond the sink, it repartitions rows and knows its end.
+"""`write_stream`: a streaming query that writes to streams.
+
+Unlike the sink `everbrook`, it appends large batches in tasks, and can close its streams at its end.
 
 The driver appends a small batch; tasks append a large one, each of them all rows of its streams. Both follow the same
 rules (`appender`), so a batch may be started by one and finished by the other.
@@ -39,7 +41,7 @@ def write_stream(
     output_mode: Literal["append", "update"] = "append",
     **options: Option,
 ) -> "StreamingQuery | ClosingQuery":
-    """Begin to write a streaming data frame to streams, exactly once, and give the query.
+    """Begin to write a streaming data frame to streams, exactly once, and return the query.
 
         write_stream(df, "/checkpoints/copy", stream="copy", autoCreate=True, trigger={"availableNow": True})
 

@@ -30,7 +30,7 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return "everbrook"
 
     @cached_property
@@ -39,37 +39,40 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
 
     @cached_property
     def _catalogue(self) -> Catalogue:
-        """The streams. Spark sends them on with this source, so that a batch asks for what moved since its schema."""
+        """The streams.
+
+        Spark sends them on with this source, so that a batch requests only what changed since its schema.
+        """
         options = self._source
         return open_catalogue(connect(options.server, options.selection.bucket), options.selection)
 
     def schema(self) -> StructType:
-        """Give the columns where the user has given none."""
+        """Return the columns where the user has given none."""
         options = self._source
         if options.envelope == "change":
             return CHANGE
         return RAW[options.value_type or self._value_type()]
 
     def _value_type(self) -> str:
-        """Choose text for the values if all streams that are there now are of text or JSON."""
+        """Choose text for the values if all existing streams are of text or JSON."""
         self._catalogue.refresh()
         binary = any(kind_of(found.content_type) is Kind.BINARY for found in self._catalogue.streams.values())
         return "binary" if binary else "string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make what reads a batch."""
+        """Make the reader of a batch."""
         require_batch(self._source)
         return BatchReader(self._source, schema, self._catalogue)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make what reads micro-batches."""
+        """Make the reader of micro-batches."""
         require_streaming(self._source)
         return stream_reader(self._source, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's way
-        """Make what writes a batch."""
+        """Make the writer of a batch."""
         return BatchWriter(parse_sink(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
-        """Make what writes micro-batches."""
+        """Make the writer of micro-batches."""
         return StreamWriter(parse_sink(self.options), schema, overwrite=overwrite)

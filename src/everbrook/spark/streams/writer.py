@@ -1,7 +1,7 @@
 """The writers of the sink `everbrook`: tasks make messages of rows, and the driver appends them at the end.
 
 So the number of tasks does not matter, nor which rows each has. Spark calls `commit` of a micro-batch before it records
-that the batch is done, and again after a crash in between: the server recognises what it has.
+that the batch is done, and again after a crash in between: the server recognises the duplicates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,20 +64,20 @@ class StreamWriter(MessageWriter, DataSourceStreamArrowWriter):
         super().__init__(options, schema, overwrite=overwrite)
         if options.close_on_finish:
             raise InvalidOption(
-                "closeOnFinish needs an end, which a sink is not told of: use everbrook.spark.write_stream with the "
-                "trigger availableNow"
+                "closeOnFinish needs the end of the query, which Spark does not report to a sink: use "
+                "everbrook.spark.write_stream with the trigger availableNow"
             )
         require_order(options, self._layout)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Append what all tasks made."""
+        """Append the messages of all tasks."""
         written = [message for message in messages if isinstance(message, TaskMessages) and message.data]
         if not written:
             return
         query_id = written[0].query_id
         if query_id is None:
             raise RuntimeError(
-                "Spark did not tell the tasks which query they belong to, so nothing can be written once"
+                "Spark has not passed the id of the query to its tasks, so the batch can't be written exactly once"
             )
         self._append(producer_of(query_id, self._options.sink_id, batchId), written, close=False)
 
@@ -90,17 +90,17 @@ class BatchWriter(MessageWriter, DataSourceArrowWriter):
         self._id = f"spark-{uuid4().hex[:16]}"
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Append what all tasks made."""
+        """Append the messages of all tasks."""
         self._append(Producer(self._id, 0, repeats=False), messages, close=self._options.close_on_finish)
 
 
 def producer_of(query_id: str, sink_id: str, batch_id: int) -> Producer:
-    """Name who writes a micro-batch. Two sinks of one query to the same stream need ids of their own."""
+    """Name the producer of a micro-batch. Two sinks of one query to the same stream need ids of their own."""
     return Producer(f"spark-{query_id}-{sink_id}" if sink_id else f"spark-{query_id}", batch_id)
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> bytes:
-    """Write messages as an Arrow stream. None at all is no bytes."""
+    """Write messages as an Arrow stream. No messages are no bytes."""
     first = next(batches, None)
     if first is None:
         return b""
@@ -116,7 +116,7 @@ def pack(batches: Iterator[pa.RecordBatch]) -> bytes:
 
 def unpack(written: Sequence[TaskMessages]) -> pa.Table | None:
     """Read the messages of all tasks, in the order of the tasks."""
-    there = sorted((each for each in written if each.data), key=lambda each: each.partition)
-    tables = [pa.ipc.open_stream(each.data).read_all() for each in there]
+    packed = sorted((each for each in written if each.data), key=lambda each: each.partition)
+    tables = [pa.ipc.open_stream(each.data).read_all() for each in packed]
     table = pa.concat_tables(tables) if tables else None
     return table if table is not None and table.num_rows else None
