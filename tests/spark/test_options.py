@@ -42,7 +42,7 @@ def test_options_travel_to_executors() -> None:
     "options, told",
     [
         ({}, "which streams?"),
-        ({"stream": "a", "streamPrefix": "b"}, "stream and streamPrefix say different things"),
+        ({"stream": "a", "streamPrefix": "b"}, "stream and streamPrefix contradict each other"),
         ({"stream": "a", "path": "b"}, "by its option, and 'b' by its path"),
         ({"stream": "http://127.0.0.1:1/v1/stream/a"}, "is the option url, got 'http://127.0.0.1:1/v1/stream/a'"),
         ({"stream": "/"}, "must be the name of a stream, got '/'"),

@@ -340,7 +340,7 @@ def selection_of(given: GivenOptions) -> Selection:
     given.require_known()  # before a missing option is reported: its name may be misspelt
     ways = [name for name, value in chosen.items() if value is not None]
     if len(ways) > 1:
-        raise InvalidOption(f"{' and '.join(ways)} say different things: give one of {', '.join(chosen)}")
+        raise InvalidOption(f"{' and '.join(ways)} contradict each other: give one of {', '.join(chosen)}")
     if not ways and bucket is None:
         raise InvalidOption(f"which streams? Give one of {', '.join(chosen)} or bucket")
     names = streams or ((stream,) if stream is not None else ())

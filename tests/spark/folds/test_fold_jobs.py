@@ -60,7 +60,7 @@ def test_a_fold_is_told_from_a_stream_by_its_key(tmp_path: Path) -> None:
             'fold = true, stream = "a", dead_letters = "b"',
             "jobs.fold.source: dead_letters is for messages that are left",
         ),
-        ('fold = true, stream = "a", tables = ["b"]', "jobs.fold.source: fold and tables say different things"),
+        ('fold = true, stream = "a", tables = ["b"]', "jobs.fold.source: fold and tables contradict each other"),
         ('fold = true, pattern = "*"', "jobs.fold: it reads what it writes, without end: the stream folds of"),
     ],
 )

@@ -135,5 +135,5 @@ def test_reports_can_not_be_folded_by_what_writes_them(spark: "SparkSession", tm
 
 
 def test_a_function_that_is_not_there_is_told_at_once(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="function is 'json:fold', and there is no fold in json"):
+    with pytest.raises(InvalidOption, match="function is 'json:fold', and json has no fold"):
         fold_streams(spark, str(tmp_path), function="json:fold", stream="a")

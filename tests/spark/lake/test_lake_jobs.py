@@ -52,7 +52,7 @@ def test_a_job_brings_a_table_back_into_streams(tmp_path: Path) -> None:
         ('{ lake = "x", retention = "soon" }', "jobs.keep.sink: retention must be hours or days"),
         ('{ lake = "x", dead_letters = "none" }', "jobs.keep.sink: dead_letters must be 'table' or 'stream:name'"),
         ('{ lake = "s3://x" }', "jobs.keep.sink: path must be a folder that driver and workers share"),
-        ('{ lake = "x", table = "y" }', "jobs.keep.sink: table and lake say different things"),
+        ('{ lake = "x", table = "y" }', "jobs.keep.sink: table and lake contradict each other"),
         ('{ lake = "x", schema = "raw", evolve = true }', "jobs.keep.sink: evolve is about fields"),
     ],
 )

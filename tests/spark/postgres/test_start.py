@@ -243,7 +243,7 @@ def test_postgres_without_logical_changes_is_refused(tmp_path: Path) -> None:
     [
         ({"tables": ""}, "tables must be names"),
         ({"slot": "My Slot"}, "slot must be at most 63"),
-        ({"stream": "a", "streamColumn": "b"}, "stream and streamColumn say different things"),
+        ({"stream": "a", "streamColumn": "b"}, "stream and streamColumn contradict each other"),
         ({"copyLocation": "s3://bucket/x"}, "copyLocation must be a folder"),
         ({"onTruncate": "delete"}, "onTruncate must be fail, reset or ignore"),
         ({"stroem": "a"}, "Did you mean stream?"),

@@ -6,7 +6,7 @@ from itertools import accumulate
 from hypothesis import given, strategies as st
 
 from everbrook.spark.options import Limits
-from everbrook.spark.streams.limits import Question, in_turn, limit, shares, split
+from everbrook.spark.streams.limits import Lookup, in_turn, limit, shares, split
 from everbrook.spark.streams.offsets import BEGINNING, number_of, offset_of
 from everbrook.spark.streams.ranges import Range
 
@@ -25,11 +25,11 @@ class Model:
     def ranges(self) -> list[Range]:
         return [Range(name, BEGINNING, offset_of(ends[-1]), fresh=True) for name, ends in sorted(self.ends.items())]
 
-    def ask(self, questions: Sequence[Question]) -> list[str]:
+    def ask(self, questions: Sequence[Lookup]) -> list[str]:
         self.asked.append(len(questions))
         return [self._answer(question) for question in questions]
 
-    def _answer(self, question: Question) -> str:
+    def _answer(self, question: Lookup) -> str:
         ends = self.ends[question.name]
         start = number_of(question.offset) or 0
         behind = [end for end in ends if end > start]

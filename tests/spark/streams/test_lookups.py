@@ -10,20 +10,20 @@ from msgspec.structs import replace
 from everbrook import Client
 from everbrook.spark.connection import Connection
 from everbrook.spark.http_pipeline import PipelinedConnection
-from everbrook.spark.streams.limits import Question, look_up_all
+from everbrook.spark.streams.limits import Lookup, look_up_all
 
 
 @pytest.fixture
-def questions(client: Client, prefix: str) -> list[Question]:
+def questions(client: Client, prefix: str) -> list[Lookup]:
     """One question about each of many streams, of which some have less than is asked for."""
     names = [f"{prefix}{number}" for number in range(40)]
     for number, name in enumerate(names):
         client.stream(name).create()
         client.stream(name).extend(range(10 + number))
-    return [Question(name, "-1", "skip" if number % 2 else "max_bytes", 25) for number, name in enumerate(names)]
+    return [Lookup(name, "-1", "skip" if number % 2 else "max_bytes", 25) for number, name in enumerate(names)]
 
 
-def test_answers_are_those_of_single_questions(connection: Connection, questions: list[Question]) -> None:
+def test_answers_are_those_of_single_questions(connection: Connection, questions: list[Lookup]) -> None:
     assert look_up_all(connection, questions) == [
         connection.look_up(question.name, question.query) for question in questions
     ]
@@ -31,7 +31,7 @@ def test_answers_are_those_of_single_questions(connection: Connection, questions
 
 @pytest.mark.parametrize("count", [3, 40])
 def test_nothing_is_behind_the_offset_of_a_stream_that_has_changed(
-    connection: Connection, client: Client, questions: list[Question], count: int
+    connection: Connection, client: Client, questions: list[Lookup], count: int
 ) -> None:
     questions = questions[:count]
     questions[2] = replace(questions[2], incarnation=client.stream(questions[2].name).head().incarnation)
@@ -43,7 +43,7 @@ def test_nothing_is_behind_the_offset_of_a_stream_that_has_changed(
 
 
 def test_what_a_broken_connection_leaves_open_is_asked_again(
-    connection: Connection, questions: list[Question], ending: PipelinedConnection, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, questions: list[Lookup], ending: PipelinedConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [connection.look_up(question.name, question.query) for question in questions]
     monkeypatch.setattr(Connection, "pipeline", lambda _self: ending)

@@ -36,7 +36,7 @@ from everbrook.spark.streams.catalogue import Catalogue, Found, open_catalogue
 
 
 def open_streams(options: FoldOptions) -> Catalogue:
-    """Look at the streams of a server that has what folds need, or say what is missing."""
+    """Look at the streams of a server. Refuse a server that lacks what folds need."""
     try:
         catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
     except Unsupported as error:
@@ -51,14 +51,17 @@ _looked: dict[tuple[int, ServerOptions, Selection], Catalogue] = {}
 
 
 def look_again(options: FoldOptions) -> Catalogue:
-    """Look at the streams as they are now. If this process has looked at them last, it asks for those that moved."""
+    """Look at the streams as they are now.
+
+    A process that looked at the same streams last requests only what changed.
+    """
     key = (os.getpid(), options.server, options.selection)
     catalogue = _looked.pop(key, None)
     if catalogue is None:
         catalogue = open_streams(options)
     else:
         catalogue.refresh()
-    _looked.clear()  # one of them is enough memory for a process that Spark keeps
+    _looked.clear()  # Spark keeps the process: more than one catalogue would waste its memory
     _looked[key] = catalogue
     return catalogue
 
@@ -77,7 +80,7 @@ except ImportError:  # an implementation detail of Spark: without it, tasks read
 
 FORMAT = "everbrook_folds"
 WAIT_SECS = 0.5
-"""How long Spark is kept waiting for a stream that is due. While it waits, a query can't be stopped."""
+"""How long `latestOffset` waits for a stream that is due. Meanwhile, Spark can't stop the query."""
 
 
 class FoldsDataSource(DataSource, metaclass=Arriving):
@@ -93,11 +96,11 @@ class FoldsDataSource(DataSource, metaclass=Arriving):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make what finds those that are due now."""
+        """Make the reader that finds the streams that are due now."""
         return DueReader(parse_folds(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make what finds them again and again."""
+        """Make the reader that finds due streams again and again."""
         return stream_reader(parse_folds(self.options))
 
 
@@ -145,7 +148,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         self._wait_secs = wait_secs
         self._opened: Catalogue | None = None
         self._left: dict[str, Found] | None = None
-        """Of a query that ends: what was due when it began, and is not done."""
+        """For the trigger `availableNow`: the streams that were due when the query began and are not done."""
         self._run = 0
         """The last batch that was run here. One that an earlier run finished may be worth another attempt."""
         self._planned: dict[str, Found] = {}
@@ -158,7 +161,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         return self._opened
 
     def initialOffset(self) -> Batch:
-        """Return nothing: the checkpoint does not hold where folds continue."""
+        """Return nothing: folds continue from the snapshots, not from the checkpoint."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -166,12 +169,12 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix what is due now: nothing beyond it is folded."""
+        """Fix the streams that are due now: no others are folded."""
         self._known.refresh()
         self._left = self._due()
 
     def latestOffset(self, start: Batch, limit: ReadLimit) -> Batch:
-        """Decide which streams the next batch folds. If none is due, wait a little."""
+        """Decide which streams the next batch folds. If none is due, wait once."""
         chosen = self._of_rest(start) if self._left is not None else self._look(start)
         if not chosen and self._left is None:
             time.sleep(self._wait_secs)
@@ -182,8 +185,8 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         return format_batch(turn_of(start) + 1, self._planned)
 
     def _of_rest(self, start: Batch) -> dict[str, Found]:
-        """Return what is left of what was due, without the batch that is done."""
-        assert self._left is not None  # noqa: S101 - asked for above
+        """Return the streams that were due and are left, without those of the batch that is done."""
+        assert self._left is not None  # noqa: S101 - the caller has checked it
         done = positions_of(start) if turn_of(start) == self._run else {}
         self._left = {
             name: found for name, found in self._left.items() if name not in done or done[name].offset != found.tail
@@ -201,7 +204,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         }
 
     def _settle(self, done: Batch) -> None:
-        """Learn from the batch that is done: a stream without a new snapshot was refused."""
+        """Note the refusals of the batch that is done: a stream without a new snapshot was refused."""
         streams = self._known.streams
         for name in positions_of(done):
             planned, found = self._planned.get(name), streams.get(name)
@@ -218,7 +221,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         return {name: found for name, found in self._known.streams.items() if is_due(found, policy, now_ms)}
 
     def partitions(self, start: Batch, end: Batch) -> list[InputPartition]:
-        """Part a batch among tasks, with what is known of its streams by now."""
+        """Divide a batch among tasks, with the current state of its streams."""
         self._run = turn_of(end)
         self._known.refresh()
         return self._partitions(end, self._known.streams)
@@ -227,7 +230,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
         """Do nothing: folds continue from the snapshots."""
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Say nothing: what is due changes with the time."""
+        """Return nothing: which streams are due changes with the time."""
         return {}
 
 
@@ -241,12 +244,12 @@ if _DriverSide is not None:
     class DriverSideReader(DueStreamReader, _DriverSide):
         """Hands the plans of small batches to Spark itself, which saves the start of a Python that reads them.
 
-        Spark takes rows from the driver of readers that are wrapped in a class of its own: this one stands for it.
+        Spark takes rows from the driver only if the reader is PySpark's private wrapper, so this class extends it.
         """
 
         def __init__(self, options: FoldOptions, wait_secs: float = WAIT_SECS) -> None:
             DueStreamReader.__init__(self, options, wait_secs)
-            self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
+            self.simple_reader: Any = self  # Spark looks here for the methods of the trigger `availableNow`
 
         def getCache(self, start: Batch, end: Batch) -> Iterator[pa.RecordBatch] | None:
             """Return the plans of a small batch. None leaves them to tasks."""

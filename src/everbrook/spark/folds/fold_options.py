@@ -1,4 +1,4 @@
-"""The options of a fold: which streams, when each is due, and what becomes of what was folded.
+"""The options of a fold: which streams are folded, when each is due, and what happens to folded messages.
 
 Whether a stream is due follows from its entry in the list of streams and from the policy alone, so each rule can be
 tested by itself.
@@ -53,7 +53,7 @@ class FoldOptions(Struct, frozen=True):
 
 
 def parse_folds(options: Mapping[str, str], spelling: Spelling | None = None) -> FoldOptions:
-    """Read the options of a fold, or say what is wrong with them."""
+    """Parse the options of a fold."""
     given = GivenOptions(options, of="fold", spelling=spelling)
     policy = Policy(
         given.optional("whenLogIs", parse_ratio),
@@ -77,7 +77,7 @@ def parse_folds(options: Mapping[str, str], spelling: Spelling | None = None) ->
 def _checked(parsed: FoldOptions, selection: Selection, given: GivenOptions) -> FoldOptions:
     letters = given.spelled("deadLetters")
     if parsed.function is not None and (parsed.skip_invalid or parsed.dead_letters is not None):
-        raise InvalidOption(f"invalid and {letters} are for changes: a function decides itself what it takes")
+        raise InvalidOption(f"invalid and {letters} are for changes: a function decides itself what it accepts")
     if parsed.dead_letters is not None and not parsed.skip_invalid:
         raise InvalidOption(f"{letters} is for messages that are left out: set invalid to skip too")
     if parsed.skip_invalid and not parsed.keep_history and parsed.dead_letters is None:
@@ -91,7 +91,7 @@ def _checked(parsed: FoldOptions, selection: Selection, given: GivenOptions) -> 
 
 
 def parse_ratio(text: str) -> float:
-    """Read how many times one thing is as large as another."""
+    """Parse a ratio."""
     try:
         ratio = float(text)
     except ValueError:
@@ -110,12 +110,12 @@ def parse_function(text: str) -> str:
 
 
 def start_of(found: Found) -> str:
-    """Return where a fold of a stream continues: at its snapshot, or at its beginning."""
+    """Return the offset where a fold of a stream continues: that of its snapshot, or its beginning."""
     return found.snapshot or found.earliest
 
 
 def log_bytes_of(found: Found) -> int:
-    """Return how much of a stream no snapshot stands for."""
+    """Return how many bytes of a stream no snapshot covers."""
     return (number_of(found.tail) or 0) - (number_of(start_of(found)) or 0)
 
 
@@ -136,7 +136,7 @@ def _outgrown(found: Found, policy: Policy, log_bytes: int) -> bool:
 
 
 def _aged(found: Found, policy: Policy, now_ms: int) -> bool:
-    """Return whether the last fold, or without one the creation, is as long ago as was said."""
+    """Return whether the last fold, or without one the creation, is long enough ago."""
     return policy.every_ms is not None and now_ms - _last_ms(found) >= policy.every_ms
 
 
@@ -145,19 +145,19 @@ def _last_ms(found: Found) -> int:
 
 
 def longest_waiting(due: Mapping[str, Found], count: int) -> dict[str, Found]:
-    """Choose those whose last fold is longest ago, so that none waits for ever where there are always too many."""
+    """Choose the streams whose last fold is longest ago, so that none waits for ever if there are always too many."""
     if len(due) <= count:
         return dict(due)
     return dict(sorted(due.items(), key=lambda each: (_last_ms(each[1]), each[0]))[:count])
 
 
 class Refusal(Struct, frozen=True):
-    """A stream as it was when its fold came to nothing. The same again would be for nothing too."""
+    """A stream as it was when its fold was refused. To fold it unchanged would be refused again."""
 
     found: Found
 
     def stands(self, now: Found) -> bool:
-        """Return whether nothing has happened since that may have put it right.
+        """Return whether nothing has changed since that may let the fold succeed.
 
         A log that has doubled is tried again, so that all attempts together read about as much as one.
         """

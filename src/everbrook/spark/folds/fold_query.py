@@ -39,20 +39,20 @@ def fold_streams(
 
         fold_streams(spark, "/checkpoints/folds", streamPattern="sessions/**", trigger={"availableNow": True})
 
-    The options are those of the format `everbrook_folds`. What became of each stream is written to the stream
-    `reports`, if there is to be one. A `function`, or the name of one, folds what are no changes.
+    The options are those of the format `everbrook_folds`. The outcomes are written to the stream `reports`, if one is
+    named. A `function`, or the name of one, folds streams whose messages are no changes.
     """
     given, function = _given(function, options)
     parsed = parse_folds(given)
     if reports is not None and reports in parsed.selection:
         raise InvalidOption(f"reports is {reports!r}, which is one of the streams that are folded: without end")
     plans = spark.readStream.format(FORMAT).options(**given).load()
-    told = fold(plans, parsed, function)
+    found = fold(plans, parsed, function)
     if reports is not None:
         server = {name: text for name, text in given.items() if _of_server(name)}
         sink: dict[str, Any] = {"stream": reports, "autoCreate": True, **server}
-        return write_stream(as_messages(told), checkpoint, trigger=trigger, query_name=query_name, **sink)
-    return write_with(told, checkpoint, trigger, query_name).format("noop").start()
+        return write_stream(as_messages(found), checkpoint, trigger=trigger, query_name=query_name, **sink)
+    return write_with(found, checkpoint, trigger, query_name).format("noop").start()
 
 
 def fold_due(spark: SparkSession, *, function: Function | str | None = None, **options: Option) -> pa.Table:
@@ -60,7 +60,7 @@ def fold_due(spark: SparkSession, *, function: Function | str | None = None, **o
 
         fold_due(spark, streamPattern="sessions/**").column("outcome")
 
-    The options are those of the format `everbrook_folds`. There is no checkpoint: to do it again after a crash folds
+    The options are those of the format `everbrook_folds`. There is no checkpoint: after a crash, another call folds
     what is still due.
     """
     given, function = _given(function, options)
@@ -69,15 +69,15 @@ def fold_due(spark: SparkSession, *, function: Function | str | None = None, **o
 
 
 def _given(function: Function | str | None, options: Mapping[str, Option]) -> tuple[dict[str, str], Function | None]:
-    """Return options as Spark takes them, and a function that is no name."""
+    """Return options as text, and the function unless it is given by its name."""
     given = format_options(options)
     return (given | {"function": function}, None) if isinstance(function, str) else (given, function)
 
 
 def fold(plans: DataFrame, options: FoldOptions, function: Function | None = None) -> DataFrame:
-    """Fold the streams of plans, when the rows of what is given are asked for: a report for each stream."""
+    """Fold the streams of plans when Spark computes the rows of the result: a report for each stream."""
     if options.function is not None:
-        load_function(options.function)  # what is wrong with it is told now
+        load_function(options.function)  # an error is raised now, on the driver
     task: Callable[[Any], Any] = as_function(FoldTask(options, function))
     return plans.mapInArrow(task, SCHEMA)
 

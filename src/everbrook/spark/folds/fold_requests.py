@@ -1,7 +1,7 @@
 """The requests of a fold: read the last snapshot and every page after it, then publish a new snapshot.
 
-Small streams, of which there may be thousands, are requested over one connection without waiting for each answer. An
-unexpected answer there is requested again the usual way, and that answer counts.
+Small streams, of which there may be thousands, are requested over one connection without waiting for each response. An
+unexpected response there is requested again the usual way, and that response counts.
 
 A snapshot replaces the one that its fold continued from, or none if there was none (002 §2.2). So two compactors, or a
 compactor and an application with its own snapshots, never overwrite each other: the second one gets an error. The
@@ -43,14 +43,14 @@ from everbrook.spark.streams.offsets import BEGINNING, number_of, offset_of
 logger = logging.getLogger(__name__)
 
 MANY = 4
-"""From so many streams on they are asked for over a connection of their own."""
+"""From so many streams on, requests are pipelined over a connection of their own."""
 
 
 _NO_CONTENT = 204
 
 
 class Opening(Struct, frozen=True):
-    """What was answered about a stream before it was needed, if anything was."""
+    """The responses for a stream that were requested ahead, if there are any."""
 
     snapshot: Snapshot | None = None
     page: Frames | None = None
@@ -65,7 +65,7 @@ class Log(Struct, frozen=True):
 
 
 def open_all(connection: Connection, plans: Sequence[Plan]) -> Iterator[tuple[Plan, Opening]]:
-    """Ask for streams, and return them one after the other."""
+    """Request streams ahead, and yield them one after the other."""
     waiting = deque(plans)
     while len(waiting) >= MANY:
         before, pipeline = len(waiting), connection.pipeline()
@@ -82,18 +82,18 @@ def open_all(connection: Connection, plans: Sequence[Plan]) -> Iterator[tuple[Pl
 def _pipelined(
     connection: Connection, waiting: deque[Plan], pipeline: PipelinedConnection
 ) -> Iterator[tuple[Plan, Opening]]:
-    """Ask for as many as the connection holds for."""
+    """Request streams until the connection breaks."""
     targets = (target for plan in tuple(waiting) for target in _targets(connection, plan))
-    answers = pipeline.get(targets, connection.transport.credentials)
+    responses = pipeline.get(targets, connection.transport.credentials)
     try:
         while waiting:
             plan = waiting[0]
-            snapshot = None if plan.snapshot_offset is None else next(answers)
-            page = next(answers)
+            snapshot = None if plan.snapshot_offset is None else next(responses)
+            page = next(responses)
             waiting.popleft()
             yield plan, _opening(plan, snapshot, page)
     except Broken as error:
-        logger.info("the rest of the streams is requested again: %s", error)
+        logger.info("a pipelined connection broke, so the other streams are requested again: %s", error)
 
 
 def _targets(connection: Connection, plan: Plan) -> Iterator[str]:
@@ -108,7 +108,7 @@ def snapshot_url(connection: Connection, stream: str, offset: str) -> str:
 
 
 def _opening(plan: Plan, snapshot: Response | None, page: Response) -> Opening:
-    """Take answers, if both are what was asked for."""
+    """Take the responses if both are what was requested. Otherwise the stream is requested again."""
     if page.status != OK or page.headers.get(b"content-type") != FRAMES or not page.is_of(plan.incarnation):
         return Opening()
     if snapshot is None:
@@ -125,7 +125,7 @@ def _opening(plan: Plan, snapshot: Response | None, page: Response) -> Opening:
 
 
 def read_log(connection: Connection, plan: Plan, opening: Opening) -> Log:
-    """Read a stream up to where it is folded."""
+    """Read a stream from its snapshot up to the offset of the plan."""
     if opening.page is not None:
         return Log(opening.snapshot, plan.start, _pages(connection, plan, plan.start, opening.page))
     with explained(plan):
@@ -137,7 +137,7 @@ def read_log(connection: Connection, plan: Plan, opening: Opening) -> Log:
 
 
 def _pages(connection: Connection, plan: Plan, start: str, first: Frames | None) -> Iterator[Frames]:
-    """Return the pages of a stream, the first of which may be there already, and make sure that nothing is missing."""
+    """Yield the pages of a stream, of which the first may be given, and check that nothing is missing."""
     here = start
     if first is not None and len(first):
         yield first
@@ -155,7 +155,7 @@ def _pages(connection: Connection, plan: Plan, start: str, first: Frames | None)
 
 @contextmanager
 def explained(plan: Plan) -> Iterator[None]:
-    """Say what refusals of the server mean for a fold."""
+    """Translate refusals of the server into outcomes of a fold."""
     try:
         yield
     except OffsetGone as error:
@@ -175,18 +175,18 @@ class Ready(Struct, frozen=True):
     data: bytes
     content_type: str
     replaces: str | None
-    """The entity tag of the snapshot that it goes on from."""
+    """The entity tag of the snapshot that it continues from."""
     keep_history: bool
     report: Report
 
     def headers(self) -> dict[str, str]:
-        """Return the conditions and the kind of the snapshot."""
+        """Return the headers: the content type, the conditions and the digest."""
         condition = {"If-None-Match": "*"} if self.replaces is None else {"If-Match": self.replaces}
         digest = {"Content-Digest": format_digest(sha256(self.data).digest()).decode()}
         history = {"Stream-Snapshot-History": "keep"} if self.keep_history else {}
         created = {"Stream-Created-At-Ms": str(self.plan.created_at_ms)} if self.plan.created_at_ms is not None else {}
-        there = {"Stream-Incarnation": self.plan.incarnation} if self.plan.incarnation else {}
-        return {"Content-Type": self.content_type, **condition, **created, **there, **digest, **history}
+        incarnation = {"Stream-Incarnation": self.plan.incarnation} if self.plan.incarnation else {}
+        return {"Content-Type": self.content_type, **condition, **created, **incarnation, **digest, **history}
 
 
 def publish_all(connection: Connection, ready: Sequence[Ready]) -> Iterator[Report]:
@@ -197,12 +197,12 @@ def publish_all(connection: Connection, ready: Sequence[Ready]) -> Iterator[Repo
         with closing(pipeline):
             requests = [_request(connection, each) for each in ready]
             try:
-                for answer in pipeline.send(requests, connection.transport.credentials):
+                for response in pipeline.send(requests, connection.transport.credentials):
                     each = ready[answered]
                     answered += 1
-                    yield each.report if answer.status == _NO_CONTENT else _publish(connection, each)
+                    yield each.report if response.status == _NO_CONTENT else _publish(connection, each)
             except Broken as error:
-                logger.info("the rest of the snapshots is published one by one: %s", error)
+                logger.info("a pipelined connection broke, so the other snapshots are published one by one: %s", error)
     for each in ready[answered:]:
         yield _publish(connection, each)
 
@@ -213,7 +213,7 @@ def _request(connection: Connection, ready: Ready) -> Request:
 
 
 def _publish(connection: Connection, ready: Ready) -> Report:
-    """Publish a snapshot as usual. It may have been sent before, and be there."""
+    """Publish a snapshot with the general client. It may have been stored by an attempt whose response was lost."""
     try:
         _send(connection, ready)
     except NotPublished as reason:
@@ -240,7 +240,7 @@ def _send(connection: Connection, ready: Ready) -> None:
 
 
 def _is_latest(snapshots: Snapshots, ready: Ready) -> bool:
-    """Return whether the snapshot that is there is this one, whose answer was lost."""
+    """Return whether the latest snapshot is this one, whose response was lost."""
     try:
         found = snapshots.latest()
     except (NotFound, StreamGone, OffsetGone):

@@ -1,4 +1,4 @@
-"""What a task does with its streams: it folds one after the other, and publishes snapshots in groups.
+"""The task of a fold: folds one stream after the other, and publishes snapshots in groups.
 
 A page is read, applied and dropped; only the state is kept in memory. Changes are folded to a state. Messages that are
 no changes refuse their stream, or are left out and become dead letters. Other content is folded by a function of the
@@ -49,7 +49,7 @@ GROUP_STREAMS, GROUP_BYTES = 64, 4 * 1024 * 1024
 
 
 class Folded(Struct, frozen=True):
-    """A snapshot with a content type of its own. Bytes alone have that of the stream."""
+    """A snapshot with a content type. A snapshot of plain bytes has the content type of the stream."""
 
     data: bytes
     content_type: str | None = None
@@ -59,7 +59,7 @@ Function = Callable[[bytes | None, Iterator[pa.RecordBatch]], bytes | Folded]
 
 
 def load_function(name: str) -> Function:
-    """Find a function by its name, or say why it can't be used."""
+    """Import a function by its name."""
     module, _, attributes = name.partition(":")
     try:
         found = import_module(module)
@@ -68,14 +68,14 @@ def load_function(name: str) -> Function:
     except ImportError as error:
         raise InvalidOption(f"function is {name!r}, and {module} can't be imported here: {error}") from error
     except AttributeError:
-        raise InvalidOption(f"function is {name!r}, and there is no {attributes} in {module}") from None
+        raise InvalidOption(f"function is {name!r}, and {module} has no {attributes}") from None
     if not callable(found):
         raise InvalidOption(f"function is {name!r}, which can't be called: it is {type(found).__name__}")
     return found
 
 
 def messages_of(frames: Frames) -> pa.RecordBatch:
-    """Return a page as a function gets it."""
+    """Return a page as the record batch that a function gets."""
     piece = Piece(frames=frames)
     columns = [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=_NAMES)
@@ -100,7 +100,7 @@ class Letters:
         return len(self._skipped)
 
     def add(self, skipped: Skipped) -> None:
-        """Put a message aside."""
+        """Add a message that was skipped."""
         self._skipped.append(skipped)
         self._bytes += len(skipped.payload)
         if len(self._skipped) > MAX_LETTERS or self._bytes > MAX_BYTES:
@@ -145,7 +145,7 @@ class Changes:
         self._skip_invalid = skip_invalid
 
     def begin(self, snapshot: Snapshot | None) -> None:
-        """Begin with a snapshot, if there is one. A snapshot that is no state belongs to an application, and stays."""
+        """Begin with a snapshot, if there is one. Refuse a snapshot that is no state: it belongs to an application."""
         if snapshot is None or not snapshot.data:
             return
         if kind_of(snapshot.content_type) is not Kind.JSON:
@@ -188,10 +188,10 @@ class Steps:
 
 
 class FoldTask(metaclass=Arriving):
-    """What a task does with its plans."""
+    """Folds the streams of plans, in a task."""
 
     def __init__(self, options: FoldOptions, function: Function | None = None) -> None:
-        """Fold changes, or by a function: the one that is given, or that the options name."""
+        """Fold changes, or use a function: the given one, or the one that the options name."""
         self._options = options
         self._function = function
         self.steps = Steps()
@@ -209,7 +209,7 @@ class FoldTask(metaclass=Arriving):
 
 
 class Result(Struct, frozen=True):
-    """What a stream was folded to."""
+    """The result of a fold."""
 
     folded: Folded
     entities: int = 0
@@ -217,7 +217,7 @@ class Result(Struct, frozen=True):
 
 
 class Pages:
-    """The pages of a stream, counted as they are read. What goes wrong with reading them is kept."""
+    """The pages of a stream, counted as they are read. An error of reading is kept, as a function may swallow it."""
 
     def __init__(self, pages: Iterator[Frames]) -> None:
         self._pages = pages
@@ -298,7 +298,7 @@ class StreamFolder:
         return Result(Folded(changes.state.format(), JSON), changes.state.count, len(changes.letters))
 
     def _content_type(self, plan: Plan) -> str:
-        """Return what the stream is of, as it was known or as it is."""
+        """Return the content type of the stream."""
         with explained(plan):
             return plan.content_type or self._connection.head(plan.stream).content_type
 
@@ -312,14 +312,14 @@ def _fold_by(function: Function, log: Log, pages: Pages) -> Result:
         if pages.failure is None:
             raise Refused(f"its function failed: {type(error).__name__}: {error}") from error
     if pages.failure is not None:
-        raise pages.failure  # whatever the function made of it
+        raise pages.failure  # even if the function caught it
     if not pages.ended and next(iter(pages), None) is not None:
         raise Refused("its function gave a snapshot before it had taken all messages")
     return Result(_folded(given))
 
 
 def _folded(given: object) -> Folded:
-    """Refuse what a function gave if it can't be a snapshot."""
+    """Refuse the result of a function that can't be a snapshot."""
     folded = Folded(given) if isinstance(given, bytes) else given
     if not isinstance(folded, Folded):
         raise Refused(f"its function must give bytes or Folded, got {type(given).__name__}")

@@ -1,4 +1,4 @@
-"""The state that a fold builds: that of the protocol, faster, because nobody else uses it until it is complete.
+"""The state that a fold builds: the state of the protocol, built faster, because it is private until it is complete.
 
 Plain changes, which are nearly all, are applied as they are decoded. Everything else goes through the rules of
 `everbrook.protocol.entities`, which every reader uses, so a fold has the same result as a reader. Pieces that are
@@ -20,7 +20,7 @@ _SETTING, _SESSION_SETTING = frozenset({"insert", "update", "upsert"}), frozense
 _NOTHING = object()
 
 OnInvalid = Callable[[int, InvalidChange], None]
-"""Told of a message that is no change: which of those that were taken at once it is, and why."""
+"""Is called for a message that is no change, with its index among those that are applied together, and the reason."""
 
 
 _Name = Annotated[str, Meta(min_length=1)]
@@ -31,7 +31,7 @@ class _Inserted(Struct, forbid_unknown_fields=True):
 
 
 class _Entity(Struct, forbid_unknown_fields=True):
-    """An entity as `format` writes it."""
+    """An entity in a snapshot of `format`."""
 
     type: _Name
     key: _Name
@@ -47,7 +47,7 @@ class _Text(list[str]):
 
 
 class FoldedState(State):
-    """The current values by type and key, as changes are taken."""
+    """The current values by type and key."""
 
     def take(self, messages: list[Any], on_invalid: OnInvalid) -> None:
         """Apply decoded messages in their order."""
@@ -60,7 +60,7 @@ class FoldedState(State):
                 on_invalid(number, error)
 
     def _take_plain(self, message: dict[str, Any]) -> bool:
-        """Apply a change that has nothing unusual. False leaves it to the rules."""
+        """Apply a plain change. False if the rules of the protocol must apply it."""
         headers = message.get("headers", _NOTHING)
         if headers is _NOTHING:
             operation, setting, removing = message.get("operation"), _SESSION_SETTING, "remove"
@@ -80,7 +80,7 @@ class FoldedState(State):
         return False
 
     def apply(self, message: StateMessage) -> None:
-        """Apply a message by the rules. Texts and lists that are appended to grow where they are."""
+        """Apply a message by the rules. Appends to texts and lists change these in place."""
         if isinstance(message, Append) and self._grown(message):
             return
         super().apply(message)
@@ -92,7 +92,7 @@ class FoldedState(State):
             if isinstance(more, str):
                 current.append(more)
                 return True
-            entities[change.key] = "".join(current)  # the rules say what is wrong with that
+            entities[change.key] = "".join(current)  # the rules raise the error
         elif isinstance(current, list):
             current.extend(more if isinstance(more, list) else [more])
             return True
@@ -102,7 +102,7 @@ class FoldedState(State):
         return False
 
     def restore(self, data: bytes) -> None:
-        """Begin with a snapshot. Raise `InvalidChange` if it is none of a state."""
+        """Begin with a snapshot. Raise `InvalidChange` if it is no snapshot of a state."""
         try:
             for entity in _own_snapshot.decode(data):
                 self._entities.setdefault(entity.type, {})[entity.key] = entity.value
@@ -110,13 +110,13 @@ class FoldedState(State):
             self._restore_of_others(data)
 
     def _restore_of_others(self, data: bytes) -> None:
-        """Begin with a snapshot that is written otherwise: it may be in the other dialect, or have more headers."""
+        """Begin with a snapshot of another form: of the other dialect, or with more headers."""
         try:
             messages = decode_mended(msgspec.json.decode, data)
         except (ValueError, RecursionError):
             messages = None
         if not isinstance(messages, list):
-            parse_snapshot(data)  # which says what is wrong with it
+            parse_snapshot(data)  # raises the error
             return
         self.take(messages, _refuse)
 
@@ -136,7 +136,7 @@ class FoldedState(State):
 
     @property
     def count(self) -> int:
-        """How many entities there are."""
+        """The number of entities."""
         return sum(len(entities) for entities in self._entities.values())
 
 
@@ -145,7 +145,7 @@ def _refuse(_number: int, error: InvalidChange) -> None:
 
 
 def decode_messages(data: bytes) -> list[Any]:
-    """Read messages with commas between them, or those alone that can be read: the others are left as they are."""
+    """Read messages with commas between them, or one by one if some are invalid: those stay bytes."""
     page = b"[%b]" % data
     try:
         messages: list[Any] = decode_mended(msgspec.json.decode, page)

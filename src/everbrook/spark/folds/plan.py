@@ -3,7 +3,7 @@
     {"version": 1, "turn": 7, "plans": {"sessions/12": "4096@mi0a2k3j#6a1c000000000007"}}
 
 A batch has the positions of its own streams alone, however many others there are: a fold continues from the snapshot of
-its stream. The turn tells two batches apart that fold the same streams.
+its stream. The turn distinguishes two batches that fold the same streams.
 
 Rows are made with Arrow's JSON reader: `pyarrow.array` would load pandas first, which takes about a second in every new
 worker.
@@ -48,7 +48,7 @@ _ARROW = to_arrow_schema(SCHEMA)
 
 
 def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows as Spark wants them. There is at least one."""
+    """Return at least one row as a record batch."""
     document = b"\n".join(map(msgspec.json.encode, rows))
     table = pyarrow.json.read_json(
         pa.BufferReader(document),
@@ -60,7 +60,10 @@ def record_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Rec
 
 
 class Plan(Struct, frozen=True):
-    """A stream that is folded up to an offset. The rest is what was known of it, and may have changed."""
+    """A stream that is folded up to an offset.
+
+    The other fields describe it at the time of the plan, and may be outdated.
+    """
 
     stream: str
     offset: str
@@ -75,31 +78,31 @@ class Plan(Struct, frozen=True):
 
     @property
     def done(self) -> bool:
-        """Whether there is a snapshot already that stands for all of it."""
+        """Whether a snapshot covers all of it already."""
         return self.snapshot_offset is not None and self.snapshot_offset >= self.offset
 
 
 def format_batch(turn: int, streams: Mapping[str, Found]) -> Batch:
-    """Write down that these streams are folded up to their tails."""
+    """Format a batch that folds these streams up to their tails."""
     plans = {name: format_position(found.end.at(found.tail)) for name, found in streams.items()}
     return {"version": VERSION, "turn": turn, "plans": dict(sorted(plans.items()))}
 
 
 def turn_of(batch: Batch) -> int:
-    """Return the number of a batch. Before the first it is 0."""
+    """Return the number of a batch, 0 before the first."""
     if batch and batch.get("version") != VERSION:
         raise InvalidPositions(f"the checkpoint is of version {batch.get('version')!r}: folds know {VERSION}")
     return int(batch.get("turn", 0))
 
 
 def positions_of(batch: Batch) -> dict[str, Position]:
-    """Return up to where each stream of a batch is folded."""
+    """Return the offset up to which each stream of a batch is folded."""
     turn_of(batch)
     return {name: parse_position(text) for name, text in batch.get("plans", {}).items()}
 
 
 def plans_of(batch: Batch, streams: Mapping[str, Found]) -> list[Plan]:
-    """Plan a batch, with what is known of its streams now."""
+    """Plan a batch, with the current state of its streams."""
     return [_plan(name, position, streams.get(name)) for name, position in positions_of(batch).items()]
 
 
@@ -120,12 +123,12 @@ def _plan(name: str, position: Position, found: Found | None) -> Plan:
 
 
 def small(plans: Sequence[Plan]) -> bool:
-    """Return whether one task folds a batch sooner than several would have begun."""
+    """Return whether one task folds a batch in less time than several take to start."""
     return len(plans) <= SMALL_STREAMS and sum(plan.log_bytes for plan in plans) <= SMALL_BYTES
 
 
 def parted(plans: Sequence[Plan], max_partitions: int) -> list[list[Plan]]:
-    """Part plans among tasks so that each has about as much to read: the largest first, to whom has least."""
+    """Divide plans among tasks of about the same size: the largest plan first, to the task that has least."""
     if small(plans):
         return [list(plans)] if plans else []
     whole = sum(plan.log_bytes for plan in plans)

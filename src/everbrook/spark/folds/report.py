@@ -3,8 +3,8 @@
 The outcome is one of
 
 published   there is a new snapshot
-current     a snapshot already covers everything: that of an earlier attempt, or of somebody else
-overtaken   somebody else published a snapshot meanwhile; what comes after it is folded the next time
+current     a snapshot already covers everything: that of an earlier attempt, or of another writer
+overtaken   another writer published a snapshot meanwhile; what comes after it is folded the next time
 refused     the stream can't be folded, and is unchanged; `error` says why
 gone        the stream was deleted, or created anew
 """
@@ -32,7 +32,7 @@ _LONGEST_ERROR = 1000
 
 
 class Report(Struct, frozen=True):
-    """What became of a stream. `events` and bytes are those that were read; `invalid` those that were left out."""
+    """The outcome for a stream. `events` and bytes were read; `invalid` counts the messages that were left out."""
 
     stream: str
     offset: str
@@ -60,7 +60,7 @@ _OF_SOURCE = ("stream", "offset", "offset AS next_offset", "'application/json' A
 
 
 class NotPublished(Exception):
-    """A fold came to nothing that is to be published; the words say why."""
+    """A fold has no snapshot to publish, for the reason in the message."""
 
     outcome = REFUSED
 
@@ -70,7 +70,7 @@ class Refused(NotPublished):
 
 
 class Current(NotPublished):
-    """It is folded already."""
+    """A snapshot covers everything already."""
 
     outcome = CURRENT
 
@@ -82,7 +82,7 @@ class Overtaken(NotPublished):
 
 
 class Gone(NotPublished):
-    """The stream is not there any more."""
+    """The stream was deleted, or created anew."""
 
     outcome = GONE
 
@@ -105,12 +105,12 @@ def _row(report: dict[str, Any], time: str) -> dict[str, Any]:
 
 
 def as_messages(reports: "DataFrame") -> "DataFrame":
-    """Return reports the columns of the source, with each as a change: what a sink takes as a message."""
+    """Return reports with the columns of the source, each as a change, so that sinks take them as messages."""
     return reports.selectExpr(*_OF_SOURCE)
 
 
 def observed(reports: "DataFrame") -> "DataFrame":
-    """Have Spark count reports on their way, by what became of the streams."""
+    """Let Spark count reports by their outcomes, in the progress of the query."""
     from pyspark.sql.functions import (
         coalesce,
         col,
@@ -129,7 +129,7 @@ def observed(reports: "DataFrame") -> "DataFrame":
 
 
 def counts_of(progress: Any) -> dict[str, Any]:
-    """Return what was counted in a batch, as the board of jobs adds it up."""
+    """Return the counts of a batch, as the board of jobs adds them up."""
     found = (progress.observedMetrics or {}).get(OBSERVED)
     if found is None:
         return {}

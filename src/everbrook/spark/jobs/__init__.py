@@ -1,4 +1,4 @@
-"""Jobs as configuration: a file that says what is copied from where to where, and a runner that keeps it going.
+"""Jobs as configuration: a file of sources and sinks, and a runner that restarts what fails.
 
 `everbrook pipeline` runs them. `load` reads and checks a file without Spark; `runner` needs Spark.
 """

@@ -26,7 +26,7 @@ _ENDED_WITHIN_SECS = 1.0
 
 
 class Engine:
-    """A running Spark."""
+    """Spark in a JVM that this process has started."""
 
     def __init__(self, spark: SparkSession, process: "subprocess.Popen[bytes]") -> None:
         self.spark = spark
@@ -34,7 +34,7 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Return whether the JVM runs."""
+        """Whether the JVM runs."""
         return self._process.poll() is None
 
     def stop(self) -> None:
@@ -42,7 +42,7 @@ class Engine:
         try:
             if self.alive:
                 self.spark.stop()
-        except Exception:  # noqa: BLE001, S110 - it was to end, and is ended below
+        except Exception:  # noqa: BLE001, S110 - the JVM is ended below in any case
             pass
         finally:
             self._end()
@@ -54,7 +54,7 @@ class Engine:
 
     def _end(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()  # which the JVM waits for
+            self._process.stdin.close()  # the JVM ends when its standard input is closed
         try:
             self._process.wait(_EXIT_TIMEOUT_SECS)
         except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def settings_of(keys: PipelineKeys) -> Mapping[str, str]:
-    """Return the settings of Spark: ours, over which those of the file win."""
+    """Return the settings of Spark. Those of the file override those of Everbrook."""
     return {
         **LOW_LATENCY,
         "spark.master": keys.master,
@@ -118,7 +118,7 @@ class JobListener(StreamingQueryListener):
         """Do nothing: the supervisor reports the start."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Record a batch. Spark also reports when it looked and found nothing."""
+        """Record a batch. Spark also reports looks that found nothing."""
         progress = event.progress
         self.last[progress.name] = progress
         if not progress.numInputRows:
@@ -130,7 +130,7 @@ class JobListener(StreamingQueryListener):
             self._metrics.observe_batch(progress.name, batch_ms)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Say nothing: where nothing happens nothing changes."""
+        """Do nothing: the last progress is still true."""
 
     def onQueryTerminated(self, event: Any) -> None:
         """Do nothing: the supervisor reports the end."""

@@ -1,4 +1,4 @@
-"""How far a job is behind, by what its source counts."""
+"""The lag of a job, measured as the kind of its source requires."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _LOOK_SECS = 5.0
 
 
 class Lag(Struct, frozen=True):
-    """How far a job is behind, and what Postgres keeps on disk because of it, where that is known."""
+    """The lag of a job, and what Postgres keeps on disk because of it, as far as they are known."""
 
     lag_bytes: int | None = None
     slot_bytes: int | None = None
@@ -49,7 +49,7 @@ class FoldLag:
         self._catalogue: Catalogue | None = None
 
     def find(self, _progress: Any) -> Lag:
-        """Look at the streams. The lag is unknown if the server can't be asked now."""
+        """Look at the streams. The lag is unknown if the server does not respond."""
         from everbrook.spark.folds.due_streams import open_streams
         from everbrook.spark.folds.fold_options import log_bytes_of
 
@@ -72,7 +72,7 @@ class SlotLag:
         self._found = Lag()
 
     def find(self, _progress: Any) -> Lag:
-        """Look, or give the result of the last look."""
+        """Look, or return the result of the last look."""
         if time.monotonic() - self._looked >= _LOOK_SECS:
             self._looked, self._found = time.monotonic(), self._look()
         return self._found

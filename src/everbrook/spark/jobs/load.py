@@ -1,4 +1,4 @@
-"""Reads a file of jobs. All that is wrong is reported before anything runs, with the file, the job and the key."""
+"""Loads a file of jobs. An error is reported before anything runs, with the file, the job and the key."""
 
 import os
 import re
@@ -34,33 +34,33 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", re.ASCII)
 
 
 def build_source(table: dict[str, object], key: str) -> Source:
-    """Make a source of what stands in a table."""
+    """Build a source from its table."""
     found: Source = build(_chosen(SOURCES, table, key), table, key)
     return found
 
 
 def build_sink(table: dict[str, object], key: str) -> Sink:
-    """Make a sink of what stands in a table."""
+    """Build a sink from its table."""
     found: Sink = build(_chosen(SINKS, table, key), table, key)
     return found
 
 
 def _chosen(kinds: tuple[Any, ...], table: dict[str, object], key: str) -> Any:
-    """Choose the kind by its marks. Marks of two kinds contradict each other; without any, nothing is said."""
+    """Choose the kind by its marks. Marks of two kinds are an error, and so is a table without marks."""
     found = {kind: [name for name in table if name in kind.MARKS] for kind in kinds}
     marked = _narrowest({kind: names for kind, names in found.items() if names})
     if len(marked) > 1:
         first, second, *_ = (names[0] for names in marked.values())
-        raise WrongValue(key, f"{first} and {second} say different things: give one of them")
+        raise WrongValue(key, f"{first} and {second} contradict each other: give one of them")
     if marked:
         return next(iter(marked))
     marks = list(dict.fromkeys(name for kind in kinds for name in kind.MARKS))
     require_known(table, [*marks, *(name for kind in kinds for name in kind.__struct_fields__)], key)
-    raise WrongValue(key, f"which? Give one of {', '.join(marks)}")
+    raise WrongValue(key, f"nothing is chosen: give one of {', '.join(marks)}")
 
 
 def _narrowest(marked: dict[Any, list[str]]) -> dict[Any, list[str]]:
-    """Leave out kinds whose marks are keys of another one that has a mark of its own besides."""
+    """Leave out kinds whose marks are plain keys of another kind that has a mark of its own."""
     return {
         kind: names
         for kind, names in marked.items()
@@ -80,7 +80,7 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Pipeline:
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> dict[str, Job]:
-    """Return the jobs of these names, or all if there are none."""
+    """Return the jobs of these names, or all jobs if no name is given."""
     names = list(names)
     for name in names:
         if name not in pipeline.jobs:
@@ -131,7 +131,7 @@ def _job(
     key = f"jobs.{name}"
     if not _NAME.fullmatch(name):
         raise WrongValue(
-            key, "a job is called by up to 63 of A-Z, a-z, 0-9, _ and -, and begins with none of the last two"
+            key, "the name of a job has up to 63 characters of A-Z, a-z, 0-9, _ and -, and begins with none of _ and -"
         )
     keys = build(JobKeys, table, key)
     try:
@@ -192,7 +192,7 @@ def _check_sql(text: str, key: str) -> None:
 
 
 def _require_apart(jobs: Mapping[str, Job]) -> None:
-    """Refuse two jobs that use what only one may: a checkpoint, what they write, a slot."""
+    """Refuse two jobs with the same checkpoint, target or slot."""
     taken: dict[Resource, str] = {}
     for name, job in jobs.items():
         claims = {**dict.fromkeys(job.source.claims(job), "source"), **dict.fromkeys(job.sink.claims(job), "sink")}
@@ -236,11 +236,11 @@ def _require_ends(jobs: Mapping[str, Job]) -> None:
 
 def _require_progress_unread(keys: PipelineKeys, server: ServerKeys, jobs: Mapping[str, Job]) -> None:
     """Refuse a job that reads the stream of progress: each of its batches would cause another."""
-    told = Resource.stream(keys.progress, server_url(server.url))
+    progress = Resource.stream(keys.progress, server_url(server.url))
     for name, job in jobs.items():
-        if keys.progress and job.source.reads(job, told):
+        if keys.progress and job.source.reads(job, progress):
             raise WrongValue(
                 f"jobs.{name}.source",
-                f"it reads {told}, which gets a message for each of its batches, without end: "
+                f"it reads {progress}, which gets a message for each of its batches, without end: "
                 "choose streams without it, or another name for it with pipeline.progress",
             )

@@ -1,4 +1,4 @@
-"""Metrics of jobs for Prometheus, on a port of their own. They are read off the board when somebody asks."""
+"""Metrics of jobs for Prometheus, on a port of their own. Each scrape reads them from the board."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -17,20 +17,20 @@ _BUCKETS_SECS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 _COUNTS = {
     "rows": "Rows that were read.",
     "batches": "Batches with rows in them.",
-    "restarts": "Times that a job was started again.",
-    "failures": "Times that a job failed.",
-    "dead_letters": "Messages that did not fit, and were put aside.",
+    "restarts": "How often a job was started again.",
+    "failures": "How often a job failed.",
+    "dead_letters": "Messages that did not fit and became dead letters.",
     "folded_bytes": "Bytes of messages that snapshots stand for now.",
     "snapshot_bytes": "Bytes of the snapshots that were published.",
 }
 _LEVELS = {
-    "lag_bytes": "What was not read yet; of tables the log that the slot has not confirmed.",
-    "slot_bytes": "What Postgres keeps on disk for the slot.",
+    "lag_bytes": "Bytes that were not read yet; for tables, the log that the slot has not confirmed.",
+    "slot_bytes": "Bytes that Postgres keeps on disk for the slot.",
 }
 
 
 class Metrics:
-    """What Prometheus gets to see."""
+    """The metrics of a pipeline."""
 
     def __init__(self, board: Board) -> None:
         self.registry = CollectorRegistry()
@@ -49,13 +49,12 @@ class Metrics:
         self._durations.labels(job).observe(batch_ms / 1000)
 
     def serve(self, address: str) -> int:
-        """Answer at HOST:PORT, and return the port. Raise OSError if it is taken."""
+        """Serve at HOST:PORT, and return the port. Raise OSError if it is taken."""
         host, _, port = address.rpartition(":")
         self._server = start_http_server(int(port), host.strip("[]") or "0.0.0.0", self.registry)  # noqa: S104 - as asked
         return int(self._server[0].server_port)
 
     def close(self) -> None:
-        """Answer no more."""
         if self._server is not None:
             server, thread = self._server
             server.shutdown()
@@ -89,7 +88,7 @@ def _filled(family: CounterMetricFamily | GaugeMetricFamily, states: list[JobSta
 
 
 def _folds_metric(states: list[JobState]) -> Metric:
-    words = "Streams that were folded, by what became of them."
+    words = "Streams that were folded, by outcome."
     family = CounterMetricFamily("everbrook_job_folds", words, labels=["job", "outcome"])
     for state in states:
         for outcome, count in state.folds.items():

@@ -1,4 +1,4 @@
-"""Jobs, as a file describes them: their keys, triggers and errors, and what sources and sinks implement.
+"""Jobs as a file describes them: keys, triggers, errors, and the interfaces of sources and sinks.
 
 A kind of source or sink is a struct of its keys. It is chosen by those of its `MARKS` that are in the table of the
 source or the sink, so a new kind is one class in the lists of `load`.
@@ -39,7 +39,7 @@ class PipelineBusy(Exception):
 
 
 class PipelineMissing(Exception):
-    """Nothing is known of a pipeline, or a job is not in its file."""
+    """A pipeline has never run, or its file lacks the job."""
 
 
 class JvmLost(Exception):
@@ -47,14 +47,14 @@ class JvmLost(Exception):
 
 
 class Trigger(Struct, frozen=True):
-    """A trigger: how often, or, without a pause, whether it ends."""
+    """When batches run: with pauses, continuously, or until all that is available was read."""
 
     every_ms: int | None = None
     ends: bool = False
 
     @property
     def of_spark(self) -> dict[str, Any]:
-        """Return it as Spark wants it."""
+        """The arguments of Spark's own trigger."""
         if self.ends:
             return {"availableNow": True}
         return {"processingTime": f"{self.every_ms or 0} milliseconds"}
@@ -103,7 +103,7 @@ DEFAULT_PROGRESS = "pipeline-progress"
 
 
 class PipelineKeys(Struct, frozen=True):
-    """What holds for all jobs: the section [pipeline]."""
+    """The settings of all jobs: the section [pipeline]."""
 
     checkpoints: Text = "checkpoints"
     progress: str = DEFAULT_PROGRESS
@@ -114,7 +114,7 @@ class PipelineKeys(Struct, frozen=True):
 
 
 class ServerKeys(Struct, frozen=True):
-    """Where streams are, unless a source or a sink says otherwise: the section [server]."""
+    """The server of sources and sinks that name no other: the section [server]."""
 
     url: Text | None = None
     token: Text | None = None
@@ -126,13 +126,13 @@ class ServerKeys(Struct, frozen=True):
 
 
 class PostgresKeys(Struct, frozen=True):
-    """Where tables are, unless a source or a sink says otherwise: the section [postgres]."""
+    """The database of sources and sinks that name no other: the section [postgres]."""
 
     url: Text | None = None
 
 
 class JobKeys(Struct, frozen=True):
-    """A job as it stands in the file."""
+    """The keys of a job."""
 
     source: dict[str, Any]
     sink: dict[str, Any]
@@ -148,25 +148,25 @@ class Source(Protocol):
     MARKS: ClassVar[tuple[str, ...]]
 
     def check(self, job: "Job") -> None:
-        """Refuse what makes no sense, with a ValueError. Nothing is connected to."""
+        """Raise ValueError if options contradict each other. This opens no connection."""
 
     def describe(self) -> str:
-        """Say what it is, in a few words."""
+        """Describe it in a few words."""
 
     def claims(self, job: "Job") -> frozenset[Resource]:
-        """Return what no other job may use at the same time."""
+        """Return the resources that no other job may use."""
 
     def reads(self, job: "Job", resource: Resource) -> bool:
-        """Return whether it reads what a sink writes."""
+        """Return whether it reads a resource that a sink writes."""
 
     def endpoints(self, job: "Job") -> tuple["Endpoint", ...]:
-        """Return what has to answer before it can begin."""
+        """Return the servers and databases that it needs."""
 
     def read(self, spark: "SparkSession", job: "Job") -> "DataFrame":
         """Begin to read."""
 
     def reset(self, job: "Job") -> list[str]:
-        """Drop everything that is kept outside the checkpoint, and say what that was."""
+        """Drop all progress that is kept outside the checkpoint, and return the names of what was dropped."""
 
     def lag_finder(self, job: "Job") -> "LagOf":
         """Make the function that finds the lag of a query."""
@@ -178,29 +178,29 @@ class Sink(Protocol):
     MARKS: ClassVar[tuple[str, ...]]
 
     def check(self, job: "Job") -> None:
-        """Refuse what makes no sense, with a ValueError. Nothing is connected to."""
+        """Raise ValueError if options contradict each other. This opens no connection."""
 
     def describe(self) -> str:
-        """Say what it is, in a few words."""
+        """Describe it in a few words."""
 
     def claims(self, job: "Job") -> frozenset[Resource]:
-        """Return what is written, which no other job may write."""
+        """Return the resources that no other job may write."""
 
     def writes(self, job: "Job") -> frozenset[Resource]:
-        """Return all that is written, also what several jobs may write."""
+        """Return all resources that it writes, also those that several jobs may write."""
 
     def endpoints(self, job: "Job") -> tuple["Endpoint", ...]:
-        """Return what has to answer before it can begin."""
+        """Return the servers and databases that it needs."""
 
     def write(self, df: "DataFrame", job: "Job", on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write, and return the query."""
 
     def reset(self, job: "Job") -> list[str]:
-        """Drop everything that is kept outside the checkpoint, and say what that was."""
+        """Drop all progress that is kept outside the checkpoint, and return the names of what was dropped."""
 
 
 class Job(Struct, frozen=True):
-    """A job: what is read, what becomes of it, where it goes, and when."""
+    """A job: its source, its query, its sink and its trigger."""
 
     name: str
     source: Source
@@ -215,15 +215,14 @@ class Job(Struct, frozen=True):
     """The folder of the file, which paths in it are relative to."""
 
     def describe(self) -> str:
-        """Say what it does."""
         return f"{self.source.describe()} → {self.sink.describe()}"
 
     def endpoints(self) -> tuple["Endpoint", ...]:
-        """Return what has to answer before it can begin, each once."""
+        """Return the servers and databases that it needs, each once."""
         return tuple(dict.fromkeys((*self.source.endpoints(self), *self.sink.endpoints(self))))
 
     def path_of(self, text: str) -> Path:
-        """Return a path, or the URL of a file, that stands in the file of jobs."""
+        """Resolve a path, or the URL of a file, that the file of jobs contains."""
         return (self.folder / Path(text.removeprefix("file://")).expanduser()).resolve()
 
 
@@ -238,7 +237,7 @@ class Pipeline(Struct, frozen=True):
 
 
 def server_options(keys: ServerKeys) -> ServerOptions:
-    """Return the server of all jobs."""
+    """Return the options of the server of all jobs."""
     return ServerOptions(**structs.asdict(keys) | {"url": server_url(keys.url)})
 
 
@@ -249,13 +248,13 @@ def options_with_server(keys: Struct, job: Job, url: str | None) -> dict[str, st
 
 
 def options_of(keys: Struct, **chosen: object) -> dict[str, str]:
-    """Return keys as options of Spark. What was chosen besides replaces keys of the same name."""
+    """Return keys as options of Spark. `chosen` replaces keys of the same name."""
     given = structs.asdict(keys) | chosen
     return {_option_of(type(keys), name): _text(value) for name, value in given.items() if value is not None}
 
 
 def spelling_of(kind: type[Struct]) -> Spelling:
-    """Return the key of each option, by which a parser names options in its messages."""
+    """Return the function by which a parser names the key of an option in its messages."""
     keys = {_option_of(kind, name): name for name in (*kind.__struct_fields__, *ServerKeys.__struct_fields__)}
     return lambda option: keys.get(option, option)
 

@@ -1,4 +1,4 @@
-"""What jobs need and share: servers and databases that have to answer, and what only one job may use.
+"""What jobs need and share: servers and databases that must be reachable, and resources that only one job may use.
 
 A job waits for the servers and databases that it needs, so that a system can be started in any order.
 """
@@ -18,7 +18,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class OutOfReach(Exception):
-    """A server or a database does not answer now. It may do so later."""
+    """A server or a database can't be reached now."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Endpoint(Struct, frozen=True):
     url: str
 
     def reach(self) -> None:
-        """Raise `OutOfReach` if it does not answer."""
+        """Raise `OutOfReach` if it can't be reached."""
         if self.url.startswith(("http://", "https://")):
             _reach_server(self.url)
         else:
@@ -35,12 +35,15 @@ class Endpoint(Struct, frozen=True):
 
 
 def server_url(given: str | None) -> str:
-    """Return where streams are: as a file says, else as the environment does."""
+    """Return the server of streams: that of the file, else that of the environment."""
     return environment.server_url(given, "DS_SERVER_URL")
 
 
 def database_url(given: str | None) -> str:
-    """Return where tables are: as a file says, else as the environment does. Raise ValueError if neither does."""
+    """Return the database of tables: that of the file, else that of the environment.
+
+    Raise ValueError without either.
+    """
     found = given or os.environ.get("POSTGRES_URL")
     if not found:
         raise ValueError("which Postgres? Set url in [postgres], or the variable POSTGRES_URL")
@@ -77,21 +80,21 @@ class Resource(Struct, frozen=True):
 
     @classmethod
     def stream(cls, name: str, url: str, bucket: str | None = None) -> "Resource":
-        """Return a stream of a server, or of a bucket of it."""
+        """Identify a stream of a server, or of a bucket of it."""
         return cls("stream", name.strip("/"), url.rstrip("/"), bucket)
 
     @classmethod
     def table(cls, name: str, url: str = "") -> "Resource":
-        """Return a table of a database, or of the lake."""
+        """Identify a table of a database, or of the lake."""
         return cls("table", name.removeprefix("public.") if url else name, _without_secrets(url))
 
     @classmethod
     def slot(cls, name: str, url: str) -> "Resource":
-        """Return a replication slot of a database."""
+        """Identify a replication slot of a database."""
         return cls("slot", name, _without_secrets(url))
 
     def is_stream_at(self, url: str, bucket: str | None) -> bool:
-        """Return whether it is a stream of a server, or of a bucket of it."""
+        """Return whether it is a stream of this server, in this bucket."""
         return (self.kind, self.url, self.bucket) == ("stream", url.rstrip("/"), bucket)
 
     def __str__(self) -> str:

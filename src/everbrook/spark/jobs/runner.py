@@ -137,7 +137,7 @@ class Runner:
         return metrics
 
     def _launch(self, metrics: "Metrics | None") -> None:
-        """Start Spark, in a thread: the main one has to hear signals meanwhile, which Spark would take over."""
+        """Start Spark in a thread: in the main one, Spark would replace the handler of SIGINT."""
         try:
             from everbrook.spark.jobs.engine import JobListener, launch
 
@@ -186,13 +186,13 @@ class Runner:
             metrics.close()
 
     def _when_launched(self, do: "Callable[[Engine], None]") -> None:
-        """Do something with Spark, also if it is still about to start; not if that went wrong."""
+        """Call a function with Spark, once it has started. Do nothing if it could not start."""
         try:
             do(self._engine.result())
-        except Exception:  # noqa: BLE001 - told where the run ends
+        except Exception:  # noqa: BLE001 - raised where the run ends
             return
 
 
 def _preload() -> None:
-    """Load what jobs will need, while the JVM starts. Only now: Spark's own modules can't be loaded by two at once."""
+    """Import what jobs need while the JVM starts, but not earlier: two threads must not import PySpark at once."""
     import everbrook.spark.streams.stream_query  # noqa: F401

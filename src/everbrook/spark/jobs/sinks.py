@@ -39,7 +39,6 @@ class StreamSink(Struct, frozen=True):
     close_on_finish: bool | None = None
 
     def check(self, job: Job) -> None:
-        """Refuse options that contradict each other."""
         if (self.stream is None) == (self.by_column is None):
             raise ValueError('give stream, or by_column = "stream" where rows say themselves which stream they go to')
         if self.close_on_finish and not job.trigger.ends:
@@ -47,25 +46,20 @@ class StreamSink(Struct, frozen=True):
         parse_sink(self._options(job), spelling_of(StreamSink))
 
     def describe(self) -> str:
-        """Say which stream."""
         return "streams by column stream" if self.stream is None else f"stream {self.stream}"
 
     def claims(self, job: Job) -> frozenset[Resource]:
-        """Claim the stream."""
         if self.stream is None:
             return frozenset()
         return frozenset({Resource.stream(self.stream, self._url(job), self.bucket)})
 
     def writes(self, job: Job) -> frozenset[Resource]:
-        """Return the stream."""
         return self.claims(job)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Return the server."""
         return (Endpoint(self._url(job)),)
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
-        """Begin to write."""
         from everbrook.spark import write_stream
 
         options: dict[str, Any] = self._options(job)
@@ -108,11 +102,9 @@ class TableSink(Struct, frozen=True):
         parse_options(server=server_options(job.server), **self._options(job))
 
     def describe(self) -> str:
-        """Say which table."""
         return f"table {self.table}" if self.mode == "append" else f"table {self.table} ({self.mode})"
 
     def claims(self, job: Job) -> frozenset[Resource]:
-        """Claim the table."""
         return frozenset({Resource.table(self.table, self._url(job))})
 
     def writes(self, job: Job) -> frozenset[Resource]:
@@ -120,11 +112,9 @@ class TableSink(Struct, frozen=True):
         return self.claims(job) | _letters_of(self.dead_letters, job)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Return the database."""
         return (Endpoint(self._url(job)),)
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
-        """Begin to write."""
         from everbrook.spark import write_postgres
 
         return write_postgres(
@@ -170,7 +160,6 @@ class LakeSink(Struct, frozen=True):
     dead_letters: Text = "table"
 
     def check(self, job: Job) -> None:
-        """Refuse options that contradict each other."""
         from everbrook.spark.lake.lake_table import LakeOptions, check_format, check_options
         from everbrook.spark.sinks.dead_letters import parse_dead_letters
 
@@ -181,11 +170,9 @@ class LakeSink(Struct, frozen=True):
         parse_dead_letters(self.dead_letters, server_options(job.server))
 
     def describe(self) -> str:
-        """Say which table."""
         return f"{self.format} {self.lake}"
 
     def claims(self, job: Job) -> frozenset[Resource]:
-        """Claim the table."""
         return frozenset({Resource.table(str(self.folder(job)))})
 
     def writes(self, job: Job) -> frozenset[Resource]:
@@ -197,7 +184,6 @@ class LakeSink(Struct, frozen=True):
         return ()
 
     def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
-        """Begin to write."""
         from everbrook.spark import write_lake
 
         options = msgspec.structs.asdict(self)

@@ -57,11 +57,9 @@ class StreamSource(Struct, frozen=True):
     fail_on_data_loss: bool | None = None
 
     def check(self, job: Job) -> None:
-        """Refuse options that contradict each other."""
         parse_source(self._options(job), spelling_of(StreamSource))
 
     def describe(self) -> str:
-        """Say which streams."""
         if self.stream is not None:
             return f"stream {self.stream}"
         if self.streams is not None:
@@ -74,7 +72,6 @@ class StreamSource(Struct, frozen=True):
         return frozenset()
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Return whether a stream is one of those that were named, or matches."""
         if not resource.is_stream_at(server_url(self.url or job.server.url), self.bucket):
             return False
         named = (each.strip("/") for each in (*(self.streams or ()), self.stream) if each)
@@ -82,11 +79,9 @@ class StreamSource(Struct, frozen=True):
         return resource.name in Selection(tuple(named), (self.prefix or "").lstrip("/"), pattern)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Return the server."""
         return (Endpoint(server_url(self.url or job.server.url)),)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
-        """Begin to read."""
         reader = spark.readStream.format(STREAMS).options(**self._options(job))
         return (reader if self.schema is None else reader.schema(self.schema)).load()
 
@@ -128,13 +123,11 @@ class FoldSource(Struct, frozen=True):
     max_partitions: Count | None = None
 
     def check(self, job: Job) -> None:
-        """Refuse options that contradict each other."""
         if self.fold is False:
             raise ValueError('fold must be true, or name a function such as "my_module:fold"; without it, leave it out')
         self._parsed(job)
 
     def describe(self) -> str:
-        """Say which streams."""
         return f"folds of {self._streams.describe()}"
 
     def claims(self, job: Job) -> frozenset[Resource]:
@@ -144,11 +137,9 @@ class FoldSource(Struct, frozen=True):
         return frozenset({Resource.stream(self.dead_letters, server_url(self.url or job.server.url), self.bucket)})
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Return whether a stream is folded."""
         return self._streams.reads(job, resource)
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Return the server."""
         return self._streams.endpoints(job)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
@@ -207,7 +198,6 @@ class TableSource(Struct, frozen=True):
     copy_connections: Count | None = None
 
     def check(self, job: Job) -> None:
-        """Refuse options that contradict each other."""
         if not self.tables:
             raise ValueError("tables must name at least one")
         from everbrook.spark.postgres.capture_options import parse_capture
@@ -215,7 +205,6 @@ class TableSource(Struct, frozen=True):
         parse_capture(self._options(job), spelling_of(TableSource))
 
     def describe(self) -> str:
-        """Say which tables."""
         return f"{'table' if len(self.tables) == 1 else 'tables'} {', '.join(self.tables)}"
 
     def claims(self, job: Job) -> frozenset[Resource]:
@@ -223,15 +212,12 @@ class TableSource(Struct, frozen=True):
         return frozenset({Resource.slot(self.slot_of(job), self._url(job))})
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Return whether a table is one of these."""
         return resource in {Resource.table(table, self._url(job)) for table in self.tables}
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
-        """Return the database."""
         return (Endpoint(self._url(job)),)
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
-        """Begin to read."""
         return spark.readStream.format(CHANGES).options(**self._options(job)).load()
 
     def reset(self, job: Job) -> list[str]:
@@ -296,7 +282,6 @@ class LakeSource(Struct, frozen=True):
         parse_replay(self._options(job), spelling_of(LakeSource))
 
     def describe(self) -> str:
-        """Say which table."""
         return f"table {self.lake}" if self.version is None else f"table {self.lake} (version {self.version})"
 
     def claims(self, job: Job) -> frozenset[Resource]:
@@ -304,7 +289,6 @@ class LakeSource(Struct, frozen=True):
         return frozenset()
 
     def reads(self, job: Job, resource: Resource) -> bool:
-        """Return whether it is the table that is written."""
         return resource == Resource.table(str(job.path_of(self.lake)))
 
     def endpoints(self, job: Job) -> tuple[Endpoint, ...]:
@@ -312,7 +296,6 @@ class LakeSource(Struct, frozen=True):
         return ()
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
-        """Begin to read."""
         return spark.readStream.format(LAKE).options(**self._options(job)).load()
 
     def reset(self, job: Job) -> list[str]:

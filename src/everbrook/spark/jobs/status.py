@@ -35,18 +35,18 @@ _ACTIVE = {"starting", "waiting", "running", "restarting", "stopping"}
 
 
 class State(StrEnum):
-    """What a job does."""
+    """The state of a job."""
 
     STARTING = "starting"
     WAITING = "waiting"
-    """For a server or a database that does not answer."""
+    """For a server or a database that can't be reached."""
     RUNNING = "running"
     RESTARTING = "restarting"
     """It failed, and will be started again."""
     STOPPING = "stopping"
     STOPPED = "stopped"
     DONE = "done"
-    """It has come to the end of what was available."""
+    """It has read all that was available when it began."""
     FAILED = "failed"
     """It failed, and starting it again would not help."""
 
@@ -73,7 +73,7 @@ class JobState(Struct, frozen=True):
     failures: int = 0
     dead_letters: int = 0
     folds: dict[str, int] = {}
-    """How many streams were folded, by what became of them."""
+    """How many streams were folded, by outcome."""
     folded_bytes: int = 0
     snapshot_bytes: int = 0
     error: str | None = None
@@ -86,7 +86,7 @@ class Board:
     """The states of all jobs."""
 
     def __init__(self, jobs: Iterable[tuple[str, str]]) -> None:
-        """Begin with jobs, by name and with what they do."""
+        """Take the names and descriptions of jobs."""
         self._states = {name: JobState(name, what, since=now()) for name, what in jobs}
         self._lock = threading.Lock()
         self._observers: list[Observer] = []
@@ -96,17 +96,15 @@ class Board:
         self._observers.append(observer)
 
     def states(self) -> list[JobState]:
-        """Return all jobs as they are."""
         with self._lock:
             return list(self._states.values())
 
     def __getitem__(self, name: str) -> JobState:
-        """Return a job as it is."""
         with self._lock:
             return self._states[name]
 
     def change(self, name: str, **values: Any) -> None:
-        """Write down what is new of a job."""
+        """Change values of a job."""
         with self._lock:
             before = self._states[name]
             if values.get("state", before.state) != before.state:
@@ -116,7 +114,7 @@ class Board:
             observer(before, after)
 
     def add(self, name: str, **amounts: int | dict[str, int]) -> None:
-        """Add to what is counted of a job."""
+        """Add to counts of a job."""
         with self._lock:
             before = self._states[name]
             sums = {key: _sum(getattr(before, key), amount) for key, amount in amounts.items()}
@@ -132,19 +130,19 @@ def _sum(before: Any, amount: Any) -> Any:
 
 
 class Publisher(threading.Thread):
-    """Watches the board."""
+    """Measures rates and lags of jobs, and publishes the board."""
 
     def __init__(
         self, board: Board, stream: ProgressStream | None, lags: Mapping[str, LagOf], last: Callable[[str], Any]
     ) -> None:
-        """Publish to a stream, if there is one. `last` gives the last progress of a job, if there is any."""
+        """Publish to a stream, if there is one. `last` returns the last progress of a job, if there is any."""
         super().__init__(name="publisher", daemon=True)
         self._board = board
         self._stream = stream
         self._lags = lags
         self._last = last
         self._ended = threading.Event()
-        self._told: dict[str, JobState] = {}
+        self._published: dict[str, JobState] = {}
         self._rows = {state.job: 0 for state in board.states()}
         self._ticked = time.monotonic()
         self._runner = {"pid": os.getpid(), "host": socket.gethostname(), "started_at": now()}
@@ -161,7 +159,7 @@ class Publisher(threading.Thread):
                 self._stream.cut()
 
     def end(self) -> None:
-        """Publish the end, if the server answers in time."""
+        """Publish the end, if the server responds in time."""
         self._ended.set()
         self.join(_LAST_WORD_SECS)
         if not self.is_alive():
@@ -188,29 +186,29 @@ class Publisher(threading.Thread):
     def _publish(self, *, ended: bool = False) -> None:
         if self._stream is None:
             return
-        changed = [state for state in self._board.states() if self._told.get(state.job) != state]
+        changed = [state for state in self._board.states() if self._published.get(state.job) != state]
         messages = [format_state(Set(JOB, state.job, structs.asdict(state), timestamp=now())) for state in changed]
         if ended or time.monotonic() - self._beat >= HEARTBEAT_SECS:
             messages.append(format_state(Set(RUNNER, RUNNER, self._heartbeat(ended=ended), timestamp=now())))
         if messages and self._append(messages):
-            self._told |= {state.job: state for state in changed}
+            self._published |= {state.job: state for state in changed}
 
     def _heartbeat(self, *, ended: bool) -> dict[str, Any]:
         self._beat = time.monotonic()
         return {**self._runner, "state": "stopped" if ended else "running", "heartbeat_at": now()}
 
     def _append(self, messages: list[dict[str, Any]]) -> bool:
-        assert self._stream is not None  # noqa: S101 - asked for above
+        assert self._stream is not None  # noqa: S101 - `_publish` returns without a stream
         if not self._created:
             self._created = self._stream.created()
         return self._created and self._stream.append(messages)
 
 
 class PipelineStatus(Struct, frozen=True):
-    """What is known of a pipeline."""
+    """The last status that a pipeline has published."""
 
     runner: str
-    """`running`, `stopped`, or `gone` if it has not been heard of for too long."""
+    """`running`, `stopped`, or `gone` if its last heartbeat is too old."""
     heartbeat_at: str
     pid: int
     host: str
@@ -245,10 +243,10 @@ def _status(pipeline: Pipeline, runner: dict[str, Any], jobs: dict[str, Any], at
     return PipelineStatus(word, runner["heartbeat_at"], runner["pid"], runner["host"], found)
 
 
-def _job(told: dict[str, Any] | None, name: str, what: str, runner: str) -> dict[str, Any]:
+def _job(published: dict[str, Any] | None, name: str, what: str, runner: str) -> dict[str, Any]:
     """Return the status of a job. The last state of a job whose runner is gone is replaced by that of the runner."""
-    if told is None:
+    if published is None:
         return {"job": name, "what": what, "state": "unknown"}
-    if runner != RUNNING and told["state"] in _ACTIVE:
-        return {**told, "state": runner, "rows_per_second": 0.0}
-    return told
+    if runner != RUNNING and published["state"] in _ACTIVE:
+        return {**published, "state": runner, "rows_per_second": 0.0}
+    return published

@@ -1,10 +1,10 @@
-"""A job under supervision: it starts when what it needs answers, and is restarted when it fails.
+"""A job under supervision: it starts when its servers and databases can be reached, and is restarted when it fails.
 
 Jobs are independent: one that fails or waits does not affect the others. The pause before a restart doubles with each
 failure in a row, and is randomised so that jobs do not restart all at once.
 
 Spark wraps an error of Python, often of another process, into long text. The last line of the last traceback in it is
-the error. An error that a restart can't mend has `restartable = False`, and perhaps `advice` for the user. All others
+the error. An error that a restart can't repair has `restartable = False`, and perhaps `advice` for the user. All others
 may pass: a server comes back, a disk is emptied, a password is corrected.
 """
 
@@ -43,16 +43,16 @@ _FINAL: dict[type[Exception], str] = {
     StreamClosed: "a closed stream takes nothing more: choose another, and reset the job",
     ContentTypeMismatch: "",
 }
-"""Errors of other layers that a restart can't mend, with advice for the user."""
+"""Errors of other layers that a restart can't repair, with advice for the user."""
 _OF_SPARK = {"AnalysisException", "ParseException", "IllegalArgumentException"}
-"""What Spark itself says of a query that can't be right, whatever happens."""
+"""Errors of Spark about a query that is invalid: a restart does not help."""
 PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
 WELL_SECS = 60.0
 """A job that makes progress and has run for this long has recovered: its failures are counted anew."""
 FINISH_SECS = 30.0
-"""How long a batch under way is waited for."""
+"""How long to wait for the current batch."""
 _LOOK_SECS = 0.1
-_TELL_SECS = 3.0
+_REPORT_SECS = 3.0
 _PROCESSING, _INITIALIZING, _LOOKING, _WAITING = "Processing new data", "Initializing", "Getting offsets", "Waiting"
 _FIRST_LOOK_SECS, _START_SECS = 1.5, 30.0
 
@@ -65,7 +65,7 @@ class Fault(Struct, frozen=True):
 
 
 def diagnose(error: BaseException, job: str) -> Fault:
-    """Find out what is wrong with a job."""
+    """Find the cause of an error, and whether a restart may help."""
     kind, words = _raised(error)
     if kind is None:
         return Fault(words, type(error).__name__ not in _OF_SPARK)
@@ -80,7 +80,10 @@ def diagnose(error: BaseException, job: str) -> Fault:
 
 
 def _raised(error: BaseException) -> tuple[str | None, str]:
-    """Return the class and the words of an error in Python, wherever it was raised. Of Spark's own only the words."""
+    """Return the class and the words of an error of Python, also of another process.
+
+    Spark's own errors have no class.
+    """
     text = str(error)
     found = list(_RAISED.finditer(text))
     if found:
@@ -95,7 +98,7 @@ def _of_spark(error: BaseException) -> bool:
 
 
 def _class(kind: str) -> type | None:
-    """Find a class of ours by its name; nothing else is imported for a message."""
+    """Find a class of Everbrook by its name. No other module is imported because of a message."""
     module, _, name = kind.rpartition(".")
     if not module.startswith("everbrook."):
         return None
@@ -126,7 +129,7 @@ class Supervisor(threading.Thread):
         pauses: Retry = PAUSES,
         well_secs: float = WELL_SECS,
     ) -> None:
-        """Run a job on Spark once that is there. Of those that share `turns` only some are started at a time."""
+        """Run a job once Spark has started. `turns` bounds how many jobs start at a time."""
         super().__init__(name=f"job {job.name}", daemon=True)
         self._job = job
         self._engine = engine
@@ -147,7 +150,7 @@ class Supervisor(threading.Thread):
                 self._change(state=self._attempt())
             except OutOfReach as error:
                 self._wait(str(error))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and mended if possible
+            except Exception as error:  # noqa: BLE001 - any error is reported, and the job restarted if that may help
                 if not self._fail(error):
                     return
             else:
@@ -155,7 +158,7 @@ class Supervisor(threading.Thread):
         self._change(state=State.STOPPED)
 
     def _attempt(self) -> State:
-        """Run the job once, as long as it goes."""
+        """Run the job once, until it ends or fails."""
         for place in self._job.endpoints():
             place.reach()
         self._change(state=State.STARTING)
@@ -216,7 +219,7 @@ class Supervisor(threading.Thread):
     def _count(self, query: Any) -> None:
         """Wait until Spark has reported the last batch, which it does asynchronously."""
         batches = [progress.batchId for progress in query.recentProgress if progress.numInputRows]
-        deadline = time.monotonic() + _TELL_SECS
+        deadline = time.monotonic() + _REPORT_SECS
         while batches and time.monotonic() < deadline and _before(self._board[self._job.name].batch, batches[-1]):
             time.sleep(_LOOK_SECS)
 
@@ -229,10 +232,10 @@ class Supervisor(threading.Thread):
         """Report a failure, and wait until the restart. False if there is none."""
         if self._engine.done() and self._engine.exception() is not None:
             self._change(state=State.STOPPED)
-            return False  # there is no Spark at all, which is told once for all jobs
+            return False  # Spark did not start, which the runner reports once for all jobs
         if self._engine.done() and not self._engine.result().alive:
             self._change(state=State.STOPPED, error="the JVM of Spark has gone")
-            return False  # the run ends, with all jobs, and whoever supervises it starts it again
+            return False  # the run ends with all jobs, and its supervisor starts a new process
         fault = diagnose(error, self._job.name)
         self._board.add(self._job.name, failures=1)
         if not fault.restartable or self._spent():
@@ -260,7 +263,7 @@ class Supervisor(threading.Thread):
 
 
 def _settling(query: Any, since_secs: float) -> bool:
-    """Return whether a query is still about to begin: its sources are made, or have their first look around."""
+    """Return whether a query is still starting: its sources are created, or look for data for the first time."""
     message = query.status["message"]
     if message.startswith(_LOOKING):
         return since_secs < _FIRST_LOOK_SECS

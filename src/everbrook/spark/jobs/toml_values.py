@@ -17,14 +17,14 @@ from everbrook.suggestions import find_nearest
 T = TypeVar("T", bound=msgspec.Struct)
 
 EXPECTED = "expected"
-"""Where a type has words for what a value must be, besides those that follow from the type itself."""
+"""The key under which a type has a description of its values, if that of the type itself is not enough."""
 _LONGEST_QUOTE = 80
 _VARIABLE = re.compile(r"(?P<escaped>\$\$\{)|\$\{(?P<inside>[^}]*)\}?")
 _NAME = re.compile(r"(?P<name>[A-Za-z_]\w*)(?::-(?P<otherwise>.*))?", re.ASCII | re.DOTALL)
 
 
 class WrongValue(ValueError):
-    """Something in a table is wrong; `key` is its whole name."""
+    """A value or key is wrong; `key` is its full name."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)
@@ -32,7 +32,7 @@ class WrongValue(ValueError):
 
 
 def build(kind: type[T], table: Mapping[str, Any], key: str) -> T:
-    """Make a struct of a table that stands at `key`."""
+    """Build a struct from the table at `key`."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     require_known(table, fields, key)
     for name, field in fields.items():
@@ -44,7 +44,7 @@ def build(kind: type[T], table: Mapping[str, Any], key: str) -> T:
 
 
 def convert(value: Any, annotation: Any, key: str) -> Any:
-    """Return a value the type of its field."""
+    """Convert a value to the type of its field."""
     try:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError:
@@ -52,7 +52,7 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
 
 
 def require_known(given: Iterable[str], known: Iterable[str], key: str) -> None:
-    """Refuse keys that are not there, and say which one was meant."""
+    """Refuse unknown keys, and suggest a known one."""
     known = list(known)
     for name in given:
         if name not in known:
@@ -61,7 +61,7 @@ def require_known(given: Iterable[str], known: Iterable[str], key: str) -> None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Say which of the known names was meant, or which there are."""
+    """Suggest the nearest of the known names, or list them."""
     known = sorted(known)
     nearest = find_nearest(name, known)
     if nearest:
@@ -70,13 +70,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def quote(value: object) -> str:
-    """Write a value for an error, but not the password of a URL."""
+    """Format a value for an error, without the password of a URL."""
     text = repr(hide_password(value) if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def hide_password(url: str) -> str:
-    """Return a URL as it may be shown."""
+    """Return a URL without its password."""
     try:
         parts = urlsplit(url)
         password = parts.password

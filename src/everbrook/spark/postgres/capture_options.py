@@ -147,5 +147,5 @@ def _routing(given: GivenOptions) -> Routing:
     stream, column, prefix = given.text("stream"), given.text("streamColumn"), given.text("streamPrefix")
     if stream is not None and (column is not None or prefix is not None):
         other = given.spelled("streamColumn" if column is not None else "streamPrefix")
-        raise InvalidOption(f"stream and {other} say different things: one stream for all rows, or several")
+        raise InvalidOption(f"stream and {other} contradict each other: one stream for all rows, or several")
     return Routing(stream, prefix or "", column)

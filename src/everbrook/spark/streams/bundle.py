@@ -121,7 +121,7 @@ class Bundle:
             found = self._pieces[binary.index(True)]
             raise ValueError(
                 f"the stream {found.stream!r} is of {found.content_type or 'an unknown type'}, which is no text: set "
-                "the option valueType to binary, or to string with mode=PERMISSIVE, where other bytes than UTF-8 are null"
+                "the option valueType to binary, or to string with mode=PERMISSIVE, where invalid UTF-8 becomes null"
             )
         column = self.payloads()
         try:
