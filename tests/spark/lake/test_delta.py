@@ -75,4 +75,4 @@ def test_a_compaction_that_delta_does_not_do_is_told_and_stops_nothing(
     monkeypatch.setattr(TableOptimizer, "compact", broken)
     with caplog.at_level(logging.WARNING):
         table.compact(retention_hours=0)
-    assert caplog.messages == [f"small files of the table {tmp_path} are not put together: no plan"]
+    assert caplog.messages == [f"small files of the table {tmp_path} can't be merged: no plan"]

@@ -1,7 +1,7 @@
-"""Columns of a table: those that tell where a message was, and those of its fields.
+"""Columns of a table: the place of each message, and its fields.
 
-A field has the column of its name. One that is called like a column of the table's own, or like one with underscores
-behind it, gets one underscore more, so that the name of the field can be told from that of the column. A name that no
+A field has the column of its name. A field with the name of one of the table's own columns, or such a name and
+underscores, gets one underscore more, so that the name of the field follows from that of the column. A name that no
 table can have, or that differs from another only in its case, has no column: such fields are kept in `_rescued`.
 """
 
@@ -26,7 +26,7 @@ _KIND = b"everbrook.kind"
 _OF_STREAM = {_KIND: b"incarnation"}
 
 JSON, ANY = "json", "any"
-"""Kinds of columns of text: of JSON, whatever the value is; and what a schema calls STRING, which takes anything."""
+"""Kinds of text columns: JSON of any value; and the STRING of a schema, which takes any value as text."""
 
 
 class Column(Struct, frozen=True):
@@ -42,7 +42,7 @@ class Column(Struct, frozen=True):
         return self.name[:-1] if self.name.endswith("_") and _TAKEN.fullmatch(self.name) else self.name
 
     def arrow(self) -> pa.Field:
-        """Return it as Arrow has it, with what kind it is."""
+        """Return the field of Arrow, with the kind as metadata."""
         return pa.field(self.name, self.type, metadata={_KIND: self.kind} if self.kind else None)
 
 
@@ -50,7 +50,7 @@ Columns = tuple[Column, ...]
 
 
 def own_fields() -> list[pa.Field]:
-    """Return the columns that every table has, but for those that it is partitioned by."""
+    """Return the columns that every table has, without those of its partitions."""
     return [
         *(pa.field(name, pa.string()) for name in _PLACE),
         pa.field(APPENDED_AT, pa.timestamp("us", "UTC")),
@@ -64,7 +64,7 @@ def partition_fields() -> list[pa.Field]:
 
 
 def file_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return what is in the files of a table."""
+    """Return the schema of the files of a table."""
     return pa.schema([*own_fields(), *(column.arrow() for column in columns)])
 
 
@@ -90,7 +90,7 @@ def lacks_incarnations(schema: pa.Schema) -> bool:
 
 
 def rescued_column() -> Column:
-    """Return the column of what fits in no other."""
+    """Return the column for values that fit in no other."""
     return Column(RESCUED, pa.string(), JSON)
 
 
@@ -102,7 +102,7 @@ def column_name(field: str) -> str | None:
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name is that of a column which every table has."""
+    """Return whether every table has a column of this name."""
     return name.lower() in _OWN
 
 

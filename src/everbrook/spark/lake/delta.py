@@ -8,8 +8,8 @@ matter if the batch comes later or never.
 A run of the query removes the files that an earlier run has left. To remove nothing of a run that is still alive, it
 registers in the log first: a commit of the earlier run is refused from then on, by Delta if both happen at once.
 
-A table with a constraint, a column that may not be null or is computed, or names that differ in the files is refused: a
-writer has to check every row against these, and tables of the lake take any message.
+A table with a constraint, with a column that is not nullable or is computed, or with other names in its files is
+refused: a writer would have to check every row, and tables of the lake take any message.
 """
 
 import json
@@ -41,7 +41,7 @@ from everbrook.spark.lake.columns import (
     table_schema,
 )
 from everbrook.spark.lake.files import SMALL_BYTES, File, Partition
-from everbrook.spark.lake.lake_errors import LakeUnwritable, RunSuperseded, TableMismatch, require_there, told_of
+from everbrook.spark.lake.lake_errors import LakeUnwritable, RunSuperseded, TableMismatch, explained, require_there
 from everbrook.spark.lake.lake_table import BatchFiles, LakeOptions, new_columns, require_columns
 from everbrook.spark.options import InvalidOption
 
@@ -55,7 +55,7 @@ _CHECKPOINT_EVERY = {"delta.checkpointInterval": "20"}
 
 
 def action_of(file: File) -> AddAction:
-    """Name a file for the log.
+    """Make the action of the log that adds a file.
 
     Its statistics have no bounds of columns: where some columns have bounds and others none, delta-rs takes the
     missing ones for null, and a filter on such a column passes over the file. Parquet has bounds of its own.
@@ -69,11 +69,11 @@ def action_of(file: File) -> AddAction:
 
 
 def require_plain(folder: Path, table: DeltaTable) -> None:
-    """Refuse a table of which more is promised than that its rows have these columns."""
+    """Refuse a table that promises more than the columns of its rows."""
     promise = next(_promises(table.metadata().configuration, table.schema()), None)
     if promise is not None:
         raise TableMismatch(
-            f"the table {folder} has {promise}, which messages need not keep to: nothing was written. Remove it, or "
+            f"the table {folder} has {promise}, which messages may violate: nothing was written. Remove it, or "
             "give another path"
         )
 
@@ -104,8 +104,8 @@ class DeltaLake:
         self._opened: DeltaTable | None = None
 
     def prepare(self, columns: Columns) -> None:
-        """Make the table, or see that it is one which can have these columns."""
-        with told_of(self.folder):
+        """Create the table, or check that an existing one can have these columns."""
+        with explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             if not DeltaTable.is_deltatable(str(self.folder)):
                 self._require_empty()
@@ -113,7 +113,7 @@ class DeltaLake:
         table = self._table()
         if tuple(table.metadata().partition_columns) != PARTITION:
             raise TableMismatch(
-                f"{self.folder} is a Delta table of somebody else: it is partitioned by "
+                f"{self.folder} is a Delta table of another writer: it is partitioned by "
                 f"{table.metadata().partition_columns}, and not by {list(PARTITION)}"
             )
         require_plain(self.folder, table)
@@ -129,7 +129,7 @@ class DeltaLake:
                 path.unlink(missing_ok=True)
 
     def columns(self) -> Columns:
-        """Return the columns of fields that the table has."""
+        """Return the columns of the table that hold fields."""
         return columns_of(self._table())
 
     def has(self, batch: int) -> bool:
@@ -137,7 +137,7 @@ class DeltaLake:
         return self._done(self._table()) >= batch
 
     def commit(self, written: BatchFiles) -> None:
-        """Make files part of the table, and note the batch, in one commit."""
+        """Add files to the table, and record the batch, in one commit."""
         for attempt in range(1, _ATTEMPTS + 1):
             table = self._table()
             if self._done(table) >= written.batch:
@@ -156,19 +156,19 @@ class DeltaLake:
     def compact(self, retention_hours: int) -> None:
         """Merge small files, and delete those that the table has not named for that long.
 
-        Of files that it has never named only those are dropped that are called like its own: tasks that failed have
-        left them. What else is below its folder is somebody's.
+        Of files that it has never named, only those with the names of its own files are deleted: failed tasks have left
+        them. Other files in its folder belong to others.
         """
         table = self._table()
-        with told_of(self.folder):
+        with explained(self.folder):
             try:
                 table.optimize.compact()
                 table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=False)
                 self._drop_left(retention_hours)
             except CommitFailedError:
-                pass  # somebody else was quicker: the next time, then
-            except DeltaError as error:  # the rows are there, and that they are in many files stops nobody
-                logger.warning("small files of the table %s are not put together: %s", self.folder, error)
+                pass  # another writer committed first: the next compaction does it
+            except DeltaError as error:  # the rows are stored, and small files are only slower
+                logger.warning("small files of the table %s can't be merged: %s", self.folder, error)
 
     def _drop_left(self, retention_hours: int) -> None:
         named = {path for path, _ in named_files(self.folder)}
@@ -234,7 +234,7 @@ class DeltaLake:
             raise LakeUnwritable(f"can't make the table {self.folder}: {error}") from error
 
     def _add_incarnations(self, table: DeltaTable) -> None:
-        """Add the column that a table of an earlier version lacks. It is null in the rows that are there."""
+        """Add the column that a table of an earlier version lacks. It is null in existing rows."""
         schema = pa.schema(table.schema().to_arrow())
         if not lacks_incarnations(schema):
             return
@@ -261,7 +261,7 @@ class DeltaLake:
 
     def _log(self, table: DeltaTable, actions: Sequence[AddAction], notes: list[Transaction]) -> None:
         """Commit files and transactions to the log, unless another writer has committed one of these meanwhile."""
-        with told_of(self.folder):
+        with explained(self.folder):
             try:
                 table.create_write_transaction(
                     [*actions],
@@ -311,13 +311,13 @@ def named_files(folder: Path) -> list[tuple[Path, Partition]]:
 
 
 def format_schema(columns: Columns) -> Schema:
-    """Return the schema of a table, or say that it can't have such columns."""
+    """Return the schema of a table, or raise that it can't have such columns."""
     try:
         return Schema.from_arrow(table_schema(columns))
-    except Exception as error:  # what deltalake raises for types that it does not know
+    except Exception as error:  # deltalake raises its own errors for types that it does not support
         raise InvalidOption(f"no table can have these columns: {error}") from error
 
 
 def columns_of(table: DeltaTable) -> Columns:
-    """Return the columns of fields that a table has."""
+    """Return the columns of a table that hold fields."""
     return columns_in(pa.schema(table.schema().to_arrow()))

@@ -1,7 +1,7 @@
-"""Files of a table: rows are partitioned by group and day, and written as Parquet, in a folder that is not read yet.
+"""Files of a table: rows are partitioned by group and day, and written as Parquet.
 
-The caller decides whether the files count. The rows in memory are bounded, and so is the number of files that are open
-at a time. The group of a stream comes from its name:
+The files count once the log of the table names them. The rows in memory are bounded, and so is the number of files that
+are open at a time. The group of a stream comes from its name:
 
     1                     the first segment of the path (`orders/eu` is in `orders`); 2 means the first two
     "prefix"              everything before the last segment
@@ -26,23 +26,23 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from everbrook.spark.lake.columns import APPENDED_AT, DATE, GROUP, STREAM
-from everbrook.spark.lake.lake_errors import told_of
+from everbrook.spark.lake.lake_errors import explained
 from everbrook.spark.options import InvalidOption
 
 Group = int | str
 OTHERS = ""
-"""Of streams in which nothing is found: tables have NULL for it, as they do not know an empty text."""
+"""The group of streams without one. Tables have NULL for it, because Delta has no empty text in a partition."""
 NO_GROUP = "__HIVE_DEFAULT_PARTITION__"
-"""How all readers of such folders know that there is none."""
+"""The name of the folder for NULL, by the convention of Hive."""
 PREFIX = "prefix"
 _LONGEST = 200
-"""Bytes of a group in the name of its folder: file systems take 255, and some are for what comes before."""
+"""Bytes of a group in the name of its folder: file systems allow 255, with the name of the column."""
 _DIGITS = 16
 _ASCII = re.compile(r"[\x00-\x7f]+")
 FILE_BYTES = 128 * 1024 * 1024
-"""Where a file ends, and another begins."""
+"""The size at which a file ends and another one begins."""
 SMALL_BYTES = FILE_BYTES // 4
-"""What is smaller is to be put together with others."""
+"""Smaller files are to be merged."""
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _WAITING_BYTES = 96 * 1024 * 1024
 _OPEN_FILES = 32
@@ -50,7 +50,7 @@ COMPRESSION = "zstd"
 
 
 def check_group(group: Group) -> None:
-    """Refuse what says nothing about groups."""
+    """Refuse an invalid group."""
     if isinstance(group, bool) or (isinstance(group, int) and group < 1) or group == "":
         raise InvalidOption(f"group must be a number of segments, 'prefix' or a regular expression, got {group!r}")
     if isinstance(group, str) and group.isdecimal():
@@ -74,7 +74,7 @@ def grouping(group: Group) -> Callable[[str], str]:
 
 
 def escaped(group: str) -> str:
-    """Write a group as the name of a folder. What is not ASCII stays: Spark takes each byte of it for a character."""
+    """Escape a group for the name of a folder. Only ASCII is escaped: Spark would decode each escaped byte by itself."""
     return _ASCII.sub(lambda found: quote(found[0], safe=""), group)
 
 
@@ -88,7 +88,7 @@ def _cut(group: str) -> str:
 
 
 def _length(group: str) -> int:
-    """Count the bytes of a name in which all is escaped: that is how delta-rs names folders when it compacts."""
+    """Count the bytes of a fully escaped name: delta-rs names folders so when it compacts."""
     return len(quote(group, safe=""))
 
 
@@ -118,7 +118,7 @@ class Partition(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The folder of its files, as all readers of such folders know it."""
+        """The folder of its files, by the convention of Hive."""
         group = NO_GROUP if self.group is None else escaped(self.group)
         return f"{GROUP}={group}/{DATE}={NO_GROUP if self.date is None else self.date.isoformat()}"
 
@@ -145,11 +145,11 @@ class FileWriter:
         self._schema: pa.Schema | None = None
 
     def write(self, rows: pa.Table) -> None:
-        """Take rows, some of which may wait. Other columns than before are for other files."""
+        """Take rows, and hold some of them in memory. Rows with other columns than before begin new files."""
         if self._schema is not None and rows.schema != self._schema:
             self.close()
         self._schema = rows.schema
-        with told_of(self._folder):
+        with explained(self._folder):
             for partition, part in parted(rows, self._group_of):
                 waiting = self._waiting.get(partition) or self._open(partition)
                 waiting.add(part)
@@ -160,7 +160,7 @@ class FileWriter:
 
     def close(self) -> None:
         """Finish all files."""
-        with told_of(self._folder):
+        with explained(self._folder):
             for partition in list(self._waiting):
                 self._finish(partition)
 

@@ -1,7 +1,7 @@
 """Incarnations of streams in a table: a stream that was deleted and created again has rows with the same offsets.
 
-The column `stream_incarnation` distinguishes them. It is null in rows of earlier versions, and of servers that tell no
-incarnation. Of such rows, two at the same offset that were appended at different times belong to two incarnations:
+The column `stream_incarnation` distinguishes them. It is null in rows of earlier versions, and of servers that report
+no incarnation. Of such rows, two at the same offset that were appended at different times belong to two incarnations:
 sorted by time, rows belong to the next one where their offsets go back. Rows of a known incarnation continue those
 before it with lower offsets.
 """
@@ -23,7 +23,7 @@ _PLACE = "\0place"
 
 
 class RowIncarnations:
-    """The incarnations of rows that are read twice in one order: first the columns that tell, then all columns."""
+    """The incarnations of rows, which are read twice in the same order: first the distinguishing columns, then all."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._numbers = np.zeros(len(rows), dtype=np.int32)
@@ -49,14 +49,14 @@ class RowIncarnations:
             yield rows.filter(pa.array(self._newest[start : start + len(rows)]))
 
     def _look_at(self, rows: pa.Table) -> None:
-        """Look at the rows of a stream, which are in the order of time."""
+        """Find the incarnations in the rows of one stream, which are in the order of time."""
         numbers, stream = _numbers(rows), str(rows.column(STREAM)[0])
         if not numbers.max():
             return
         if rows.column(APPENDED_AT).null_count:
             raise TableMismatch(
                 f"the table has rows of several incarnations of {stream!r}, and not the times at which they were "
-                "appended, so nothing tells which incarnation is the newest: read a version of the table that has one"
+                "appended, so the newest incarnation is unknown: read a version of the table with only one"
             )
         places = rows.column(_PLACE).to_numpy()
         self._numbers[places] = numbers
@@ -72,7 +72,7 @@ def _placed(tables: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _suspects(rows: pa.Table) -> pa.Array:
-    """Name streams with rows of several incarnations, or with two rows at one offset."""
+    """Return the streams that may have several incarnations."""
     bounds: dict[str, dict[str | None, tuple[str, str]]] = {}
     for row in rows.group_by([STREAM, INCARNATION]).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist():
         bounds.setdefault(row[STREAM], {})[row[INCARNATION]] = row[f"{OFFSET}_min"], row[f"{OFFSET}_max"]

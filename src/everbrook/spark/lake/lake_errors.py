@@ -6,15 +6,15 @@ from pathlib import Path
 
 
 class LakeError(Exception):
-    """A table can't be written, or read, as it was asked for."""
+    """A table can't be written or read."""
 
 
 class LakeUnwritable(LakeError):
-    """The folder of a table can't be written now: no right, no room, no disk."""
+    """The folder of a table can't be written now: no permission, no space, no disk."""
 
 
 class FilesGone(LakeError):
-    """Files that were just written are not there: another run of the query has cleared them."""
+    """Files that were just written are gone: another run of the query has removed them."""
 
 
 class RunSuperseded(LakeError):
@@ -26,20 +26,20 @@ class ColumnsChanged(LakeError):
 
 
 class TableMismatch(LakeError):
-    """What is at the path is no table that can be written, or that can be read, as it was asked for."""
+    """The path has no table that can be written or read in this way."""
 
     restartable = False
 
 
 @contextmanager
-def told_of(path: Path) -> Iterator[None]:
-    """Say which table an error of the disk concerns, and that nothing is lost by it."""
+def explained(path: Path) -> Iterator[None]:
+    """Explain an error of the disk: which table it concerns, and that no message is lost."""
     try:
         yield
     except OSError as error:
         raise LakeUnwritable(
             f"can't write to the table {path}: {error.strerror or error}. No message is lost: the batch is written "
-            "again as a whole once that is mended"
+            "again as a whole once that is repaired"
         ) from error
 
 
@@ -48,5 +48,5 @@ def require_there(folder: Path, paths: Iterable[str]) -> None:
     gone = next((path for path in paths if not (folder / path).exists()), None)
     if gone is not None:
         raise FilesGone(
-            f"{folder / gone} was written and is gone. Does another run of this query go on with the same checkpoint?"
+            f"{folder / gone} was written and is gone. Does another run of this query use the same checkpoint?"
         )

@@ -3,8 +3,8 @@
 Everything is checked before the query starts. The result does not depend on how rows are partitioned or ordered: a
 batch is committed as a whole with its number, or not at all.
 
-A query leaves its name in the folder of the table before its first batch. A query that has written batches, and whose
-name is not there, writes to another table than before, and is refused: it would begin in the middle. Two runs of one
+A query records its name in the folder of the table before its first batch. A query that is past its first batch, and
+whose name is missing, would write to another table than before, from the middle on: it is refused. Two runs of one
 query take turns, batch by batch: the second finds the batch of the first.
 """
 
@@ -26,7 +26,7 @@ from everbrook.file_lock import take_lock
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own, settle
 from everbrook.spark.lake.delta import DeltaLake
 from everbrook.spark.lake.files import File, Group
-from everbrook.spark.lake.lake_errors import TableMismatch, told_of
+from everbrook.spark.lake.lake_errors import TableMismatch, explained
 from everbrook.spark.lake.lake_table import (
     DEAD_LETTERS,
     DELTA,
@@ -61,13 +61,13 @@ _NEEDED = ("stream", "offset")
 _TAKEN = {*_NEEDED, "next_offset", "time", "content_type", VALUE}
 
 
-def introduce(folder: Path, query: str, batch: int, *, known: bool) -> None:
-    """Leave the name of a query that begins with a batch, unless it can't begin here.
+def register_query(folder: Path, query: str, batch: int, *, known: bool) -> None:
+    """Record the name of a query that begins with a batch, or refuse it.
 
     It is `known` if the table has a batch of it.
     """
     name = folder / _QUERIES / query
-    with told_of(folder):
+    with explained(folder):
         if known or name.exists():
             return
         if batch > 0:
@@ -82,9 +82,9 @@ def introduce(folder: Path, query: str, batch: int, *, known: bool) -> None:
 
 @contextmanager
 def held(folder: Path, query: str) -> Iterator[None]:
-    """Lock the table against other runs of a query. The lock of a process that dies is released."""
+    """Lock the table against other runs of a query. The kernel releases the lock of a process that dies."""
     lock = folder / _QUERIES / f".{query}"
-    with told_of(folder):
+    with explained(folder):
         lock.parent.mkdir(parents=True, exist_ok=True)
         descriptor = take_lock(lock, wait=True)
     try:
@@ -132,16 +132,16 @@ class LakeBatchWriter(BatchWriter):
             return sum(each.size_bytes for each in written)
 
     def prepare(self) -> None:
-        """Make the table and that of dead letters, or say why they can't be written, before the query begins."""
+        """Create the table and that of dead letters, or refuse them, before the query begins."""
         require_apart(self._options.folder)
         for table, columns in zip(_tables(self._options, ""), (self._columns, LETTER_COLUMNS), strict=True):
             table.prepare(columns)
 
     def _open(self, query: str, batch_id: int) -> tuple[DeltaLake, DeltaLake]:
-        """See that the query may write here, and clear what a kill has left, once."""
+        """Open the tables once: check that the query may write them, and remove files that a killed run has left."""
         if self._tables is None:
             rows, refused = _tables(self._options, query)
-            introduce(self._options.folder, query, batch_id, known=rows.has(0))
+            register_query(self._options.folder, query, batch_id, known=rows.has(0))
             for table in (rows, refused):
                 table.recover()
             self._files_added = rows.loose_files() if self._options.compact_after else 0
@@ -149,7 +149,7 @@ class LakeBatchWriter(BatchWriter):
         return self._tables
 
     def _settled(self, batch: DataFrame, work: Work, *, by_tasks: bool) -> tuple[list[TaskFiles], Work]:
-        """Write files whose columns are all the same, also where tasks, or parts of one, have found different ones."""
+        """Write files with the same columns, also if tasks, or chunks of one task, have found different ones."""
         written = _write_files(batch, work, by_tasks=by_tasks)
         found = [each.columns for each in written]
         columns = settle(work.columns, found, self._options.max_columns)
@@ -236,9 +236,9 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
         write_lake(spark.readStream.format("everbrook").load("orders"), "/checkpoints/orders", path="/lake/orders")
 
     `df` has the columns of the source (stream, offset, next_offset, value, time). The fields of its messages become
-    columns, as far as they are met (`schema="inferred"`) or as they are given (`schema="id BIGINT, item STRING"`);
-    with `schema="raw"` a row has the message as it is. What is no JSON object goes to the table `_dead_letters` within
-    the folder, or to a stream (`dead_letters="stream:name"`).
+    columns: those that occur (`schema="inferred"`), or those that are given (`schema="id BIGINT, item STRING"`);
+    with `schema="raw"` a row has the message as it is. A message that is no JSON object goes to the table
+    `_dead_letters` within the folder, or to a stream (`dead_letters="stream:name"`).
     """
     require_local(df, "write_lake")
     options = LakeOptions(path, schema, evolve, group, max_columns, compact_after, retention_hours)
@@ -252,12 +252,12 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
 
 
 def _require_schema(schema: StructType) -> None:
-    """Refuse a data frame that does not say which message is where, or that says more than a table has."""
+    """Refuse a data frame that lacks the message or its place, or has columns that the table would lose."""
     require_messages(schema, _NEEDED)
     other = [name for name in schema.names if name not in _TAKEN]
     if other:
         raise InvalidOption(
-            f"the column {other[0]!r} would be lost: a table has what is in the messages. Make it a field of 'value', "
+            f"the column {other[0]!r} would be lost: a table only has fields of messages. Make it a field of 'value', "
             "with to_json(struct(...)) for instance"
         )
 

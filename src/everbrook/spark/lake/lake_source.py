@@ -3,7 +3,7 @@
 The table is pinned to a version before anything is read, and a batch has all rows of its streams, so a batch that is
 read again has the same rows. Their column `offset` gives the order in which they are written.
 
-A message that is put together from columns has the fields of the original with the same values, without those that were
+A message that is rebuilt from columns has the fields of the original with the same values, without those that were
 null, in the order of the columns.
 """
 
@@ -47,7 +47,7 @@ _SIMPLE = {pa.string(), pa.int64(), pa.float64(), pa.bool_()}
 Rebuild = Callable[[pa.Table], pa.Array]
 _TASKS = 2
 _PAUSE_SECS = 0.5
-"""How long a query without an end is kept waiting at that of the table."""
+"""How long a query that never ends pauses at the end of the table."""
 ReplayPosition = dict[str, Any]
 
 
@@ -59,7 +59,7 @@ def rebuilding(schema: pa.Schema) -> tuple[Rebuild, pa.DataType]:
 
 
 def _from_fields(rows: pa.Table) -> pa.Array:
-    """Put messages together from the columns of their fields."""
+    """Rebuild messages from the columns of their fields."""
     messages: list[dict[str, Any]] = [{} for _ in range(len(rows))]
     for column in columns_of(rows.schema):
         if column.name != RESCUED:
@@ -74,7 +74,7 @@ def _from_fields(rows: pa.Table) -> pa.Array:
 
 
 def _values(column: Column, values: pa.ChunkedArray) -> list[Any]:
-    """Return values as the encoder takes them. JSON is what it is."""
+    """Return values as the encoder takes them. Columns of JSON are inserted as they are."""
     if column.kind == JSON:
         return [None if text is None else Raw(text.encode()) for text in values.to_pylist()]
     return values.to_pylist() if column.type in _SIMPLE else plain(values)
@@ -94,8 +94,8 @@ class Contents:
         """Names the table and its version, so that a replay that goes on reads the same rows."""
         if pin not in {None, self.pin}:
             raise TableMismatch(
-                f"{options.folder} is another table than when the replay began: its rows can't be told from those "
-                "that are written already. Begin anew, into other streams"
+                f"{options.folder} is another table than when the replay began: its rows can't be distinguished from "
+                "those that are written already. Begin anew, into other streams"
             )
         self._dataset = table.to_pyarrow_dataset()
         self._require(self._dataset.schema.names)
@@ -141,7 +141,7 @@ class Contents:
             yield self._batch(table, pa.chunked_array([[f"{number:016d}" for number in range(len(table))]]))
 
     def require_single(self) -> None:
-        """Refuse a table where a stream has several incarnations and no option tells which are read.
+        """Refuse a table where a stream has several incarnations, unless an option chooses among them.
 
         This finds only those that the table names, before anything is read. `read` finds the others.
         """
@@ -191,7 +191,7 @@ class Contents:
                         yield from self._of_group(group, chosen, columns)
 
     def _chosen(self, group: Any, numbers: range, of: int) -> Any:
-        """Tell which rows of a part of a file are chosen, by the one column that says it: the others are much more."""
+        """Find the chosen rows of a row group. This reads only the column of streams: the others are much larger."""
         names = group.to_table(schema=self._dataset.schema, columns=[STREAM]).column(0).combine_chunks()
         encoded = names.dictionary_encode()
         chosen = np.array([_hash(name) % of in numbers for name in encoded.dictionary.to_pylist()], dtype=bool)
@@ -207,7 +207,7 @@ class Contents:
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
-        """Say what is wrong with a file."""
+        """Explain an error of a file."""
         try:
             yield
         except FileNotFoundError as error:
@@ -244,12 +244,12 @@ class LakeDataSource(DataSource, metaclass=Arriving):
         return StructType([StructField(name, type_) for name, type_ in fields.items()])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make what reads micro-batches."""
+        """Make the reader of micro-batches."""
         return ReplayReader(parse_replay(self.options))
 
 
 class Bucket(InputPartition):
-    """What a task reads: streams of some buckets, out of so many."""
+    """The streams that a task reads: those in some buckets of `of`."""
 
     def __init__(self, numbers: range, of: int, pin: str) -> None:
         self.numbers = numbers
@@ -258,22 +258,22 @@ class Bucket(InputPartition):
 
 
 class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Decides on batches on the driver, and reads them elsewhere."""
+    """Plans batches on the driver, and reads them in tasks."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self._options = options
         self._ends = False
 
     def initialOffset(self) -> ReplayPosition:
-        """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
+        """Return no position: until batch 0 is finished, Spark calls this again, and must get the same."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Set none: a batch is a bucket."""
+        """Return no limit: a batch is a bucket."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember that the query ends, so that it does not wait at the end."""
+        """Note that the query ends, so that it does not wait at the end of the table."""
         self._ends = True
 
     def latestOffset(self, start: ReplayPosition, limit: ReadLimit) -> ReplayPosition:
@@ -289,7 +289,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, BUCKET: min(start[BUCKET] + 1, start[BUCKETS])}
 
     def partitions(self, start: ReplayPosition, end: ReplayPosition) -> list[InputPartition]:
-        """Part the buckets between two positions among tasks."""
+        """Divide the buckets between two positions among tasks."""
         of = end[BUCKETS] * _TASKS
         numbers = range(start.get(BUCKET, 0) * _TASKS, end[BUCKET] * _TASKS)
         size = max(1, len(numbers) // _TASKS)

@@ -1,4 +1,4 @@
-"""Options of a table and the columns that a batch adds to it, checked before anything is written."""
+"""Options of a table, and the columns that a batch adds to it: both are checked before anything is written."""
 
 from pathlib import Path
 
@@ -22,22 +22,21 @@ def folder_of(path: str) -> Path:
 
 
 class LakeOptions(Struct, frozen=True):
-    """What is written where. It travels to tasks."""
+    """The options of a table."""
 
     path: str
     schema: str = INFERRED
     """`inferred`, `raw`, or the columns, as Spark's SQL has them."""
     evolve: bool | None = None
-    """Whether new fields become columns: unless said otherwise, where no columns are given."""
+    """Whether new fields become columns. None: they do if the schema is `inferred`."""
     group: Group = 1
     max_columns: int = MOST_COLUMNS
     compact_after: int = 100
-    """How many files may be added before small ones are put together. 0: never."""
+    """After so many added files small ones are merged. 0: never."""
     retention_hours: int = 168
 
     @property
     def folder(self) -> Path:
-        """Where the table is."""
         return folder_of(self.path)
 
     @property
@@ -60,9 +59,9 @@ def is_table(folder: Path) -> bool:
 
 
 def check_options(options: LakeOptions) -> None:
-    """Refuse what can't be, before anything is written."""
+    """Refuse invalid options, before anything is written."""
     if not options.path:
-        raise InvalidOption("which table? Give the path of its folder")
+        raise InvalidOption("no table is chosen: give the path of its folder")
     if "://" in options.path and not options.path.startswith(_SCHEME):
         raise InvalidOption(f"path must be a folder that driver and workers share, got {options.path!r}")
     if options.schema == RAW and options.evolve:
@@ -73,7 +72,7 @@ def check_options(options: LakeOptions) -> None:
 
 
 def check_format(format_: str) -> None:
-    """Refuse tables of another format, and say what writes Parquet files."""
+    """Refuse tables of another format. For Parquet files there is Spark's own sink."""
     if format_ == "parquet":
         raise InvalidOption(
             "format='parquet' is not supported: the lake writes Delta tables, whose files are Parquet. For plain "
@@ -84,14 +83,14 @@ def check_format(format_: str) -> None:
 
 
 def require_apart(folder: Path) -> None:
-    """Refuse a folder within another table, which would take its files for its own."""
+    """Refuse a folder within another table, which would treat the files as its own."""
     outer = next((path for path in folder.absolute().parents if is_table(path)), None)
     if outer is not None:
         raise TableMismatch(f"{folder} is within the table {outer}: give a path beside it")
 
 
 def new_columns(options: LakeOptions, there: Columns, written: Columns) -> Columns:
-    """Return the columns of a batch that the table lacks, unless it has one of them otherwise by now."""
+    """Return the columns of a batch that the table lacks. Refuse those that another writer has added otherwise."""
     known = {column.name.lower(): column for column in there}
     for column in written:
         found = known.get(column.name.lower(), column)
@@ -105,7 +104,7 @@ def new_columns(options: LakeOptions, there: Columns, written: Columns) -> Colum
 
 
 def require_columns(options: LakeOptions, there: Columns, wanted: Columns) -> Columns:
-    """Refuse columns that the table has otherwise, and return those that it lacks."""
+    """Refuse columns that the table has with another type, and return those that it lacks."""
     known = {column.name: column for column in there}
     for column in wanted:
         found = known.get(column.name)

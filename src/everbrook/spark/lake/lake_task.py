@@ -1,11 +1,10 @@
 """Writes the rows of a batch, or of a task, to files, and reports the files.
 
-The driver does it for a small batch, tasks for a large one. Each finds new columns by itself; where tasks disagree, the
-driver decides and the batch is written again.
+Each task finds new columns by itself. If tasks disagree, the driver decides and the batch is written again.
 
-Messages that are no rows become dead letters: a table in the folder `_dead_letters` of the table. It gets those of a
-batch before the table gets its rows; both note the batch, so neither has anything twice. Where dead letters go to a
-stream, their files are an outbox: the query appends them as their producer, with the batch as the epoch.
+Messages that can't be rows become dead letters: rows of a table in the folder `_dead_letters` of the table. Their
+commit comes before that of the rows; both record the batch, so neither table has anything twice. Where dead letters go
+to a stream, their files are an outbox: the query appends them as their producer, with the batch as the epoch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +40,7 @@ TIME = "time"
 
 
 def letters_of(rows: pa.Table, messages: pa.ChunkedArray, refused: Mapping[int, str]) -> pa.Table:
-    """Make rows of messages that are none."""
+    """Make the rows of dead letters."""
     places = sorted(refused)
     reasons = pa.array([refused[place] for place in places], pa.string())
     payloads = messages.take(pa.array(places, pa.int64())).cast(pa.binary())
@@ -66,10 +65,10 @@ def publish_files(options: DeadLetterOptions, query: str, folder: Path, letter_f
 
 
 class Work(Struct, frozen=True):
-    """What a task has to know."""
+    """What a task needs to write rows."""
 
     name: str
-    """What the names of files begin with: the query and the batch."""
+    """The prefix of file names: the query and the batch."""
     rows: str
     letters: str
     columns: Columns
@@ -80,7 +79,7 @@ class Work(Struct, frozen=True):
     """The incarnations of streams in the batch, as far as they are known."""
     chunk_rows: int = 20_000
     chunk_bytes: int = 16 * 1024 * 1024
-    """How much is read and written at once: so many rows, or so many bytes."""
+    """The size of a chunk, which is read and written at once: so many rows, or so many bytes."""
 
 
 class TaskFiles(Struct):
@@ -91,11 +90,11 @@ class TaskFiles(Struct):
     schema: bytes
     size_bytes: int
     widened: bool
-    """Whether a column that is new has got another type on the way: files before that have the first."""
+    """Whether a new column has got another type between two chunks: the first files have the first type."""
 
     @property
     def columns(self) -> Columns:
-        """The columns that it knew at its end."""
+        """The columns at the end of the task."""
         return columns_in(pa.ipc.read_schema(pa.py_buffer(self.schema)))
 
 
@@ -122,7 +121,7 @@ class LakeTaskWriter(TaskWriter[TaskFiles]):
 
 def _write_chunk(messages: Messages, chunk: pa.Table, rows: FileWriter, letters: FileWriter) -> None:
     if chunk.column(STREAM).null_count:
-        raise InvalidRow("a row can't be told from others: its column 'stream' is null")
+        raise InvalidRow("a row has no stream: its column 'stream' is null")
     values = chunk.column(VALUE).combine_chunks()
     read = messages.read(values)
     own = pa.Table.from_arrays([_own(chunk, field) for field in own_fields()], schema=pa.schema(own_fields()))
@@ -141,7 +140,7 @@ def _with_incarnations(work: Work, chunk: pa.Table) -> pa.Table:
 
 
 def _own(chunk: pa.Table, field: pa.Field) -> Any:
-    """Return a column of metadata. Not every server gives all of it."""
+    """Return a column of metadata. It is null if the server does not report it."""
     name = TIME if field.name == APPENDED_AT else field.name
     if name not in chunk.column_names:
         return pa.nulls(len(chunk), field.type)
@@ -149,7 +148,7 @@ def _own(chunk: pa.Table, field: pa.Field) -> Any:
 
 
 def _chunks(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put batches together, up to a size."""
+    """Combine batches into chunks."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:

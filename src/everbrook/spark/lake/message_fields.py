@@ -25,7 +25,7 @@ _LONGEST_REASON = 500
 
 
 class Read(Struct, frozen=True):
-    """What became of messages: the values of columns for those that are rows, and why the others are none."""
+    """The result of reading messages: the values of columns, and the reasons of refused messages."""
 
     arrays: list[pa.Array]
     refused: dict[int, str]
@@ -36,7 +36,7 @@ class Messages(Protocol):
 
     columns: Columns
     widened: bool
-    """Whether a column has another type than it had for messages before."""
+    """Whether a column has another type than in a chunk before."""
 
     def read(self, values: pa.Array) -> Read:
         """Read messages."""
@@ -50,7 +50,7 @@ class RawMessages:
         self.widened = False
 
     def read(self, values: pa.Array) -> Read:
-        """Take messages as they are. The one column has their type."""
+        """Return messages as they are, with the type of the one column."""
         return Read([values.cast(self.columns[0].type)], {})
 
 
@@ -118,7 +118,7 @@ class JsonMessages:
         return array
 
     def _widen(self, column: Column, misfits: list[Raw]) -> Column:
-        """Let a column that the table has not yet take values that came later than those by which it was chosen."""
+        """Widen the type of a column that is not in the table yet, for values that came later."""
         wider = agreed(column, infer(column.name, misfits) or column)
         if wider != column:
             self.widened = True
@@ -135,7 +135,7 @@ def _is_text(payloads: pa.Array) -> bool:
 
 
 def _decode_text(payload: bytes) -> Fields:
-    """Read a message that may be no text: values that are not looked into would not tell."""
+    """Read a message that may be no UTF-8, which values that are not decoded would hide."""
     payload.decode()
     return _decoder.decode(payload)
 
@@ -143,7 +143,7 @@ def _decode_text(payload: bytes) -> Fields:
 def _objects(
     payloads: Iterable[bytes | None], decode: Callable[[bytes], Fields]
 ) -> tuple[list[Fields], dict[int, str]]:
-    """Read messages that have fields. Those that have none are told by their places; what stands there is not used."""
+    """Read the fields of messages, and the reasons why others are refused, by their places."""
     objects: list[Fields] = []
     refused: dict[int, str] = {}
     for place, payload in enumerate(payloads):
@@ -170,7 +170,7 @@ def _rescued(rescued: dict[int, Fields], count: int) -> pa.Array:
 
 
 def messages_of(columns: Columns, *, evolve: bool, most: int) -> Messages:
-    """Choose how messages are read: by what the table has."""
+    """Choose how messages are read, by the columns of the table."""
     if any(column.name == RESCUED for column in columns):
         return JsonMessages(columns, evolve=evolve, most=most)
     return RawMessages(columns)

@@ -34,11 +34,10 @@ class ReplayOptions(Struct, frozen=True):
     order_by: tuple[str, ...] = ()
     batch_bytes: int = BATCH_BYTES
     incarnations: Incarnations | None = None
-    """None: a table in which a stream has several incarnations is refused."""
+    """None: refuse a table in which a stream has several incarnations."""
 
     @property
     def folder(self) -> Path:
-        """Where the table is."""
         return folder_of(self.path)
 
 
@@ -61,7 +60,7 @@ def parse_replay(options: Mapping[str, str], spelling: Spelling | None = None) -
     )
     given.require_known()
     if not parsed.path:
-        raise InvalidOption("which table? Give the path of its folder")
+        raise InvalidOption("no table is chosen: give the path of its folder")
     return parsed
 
 

@@ -34,18 +34,18 @@ _FILE = "_everbrook_file"
 
 
 class QueryResult(Struct, frozen=True):
-    """What a query gives: the names of its columns, and its rows, which are fetched as they are asked for."""
+    """The result of a query: the names of its columns, and its rows, which are fetched on demand."""
 
     names: list[str]
     rows: Iterator[tuple[Any, ...]]
 
 
 class QueryFailed(LakeError):
-    """An engine does not take a query; the message is its own, with which tables there are."""
+    """An engine refuses a query. The message is its own, with the names of the tables."""
 
 
 def tables_of(pipeline: Pipeline) -> dict[str, Path]:
-    """Find the tables that jobs have written, by the names under which they can be asked for."""
+    """Find the tables that jobs have written, by their names in SQL."""
     found: dict[str, Path] = {}
     lakes = {name: job.sink.folder(job) for name, job in pipeline.jobs.items() if isinstance(job.sink, LakeSink)}
     if not lakes:
@@ -61,7 +61,7 @@ def tables_of(pipeline: Pipeline) -> dict[str, Path]:
 
 
 def _named(lakes: dict[str, Path]) -> dict[str, Path]:
-    """Name tables by their jobs and by their folders, as far as that says which is meant: SQL does not know case."""
+    """Name tables by their jobs, and by their folders where that is unambiguous: SQL ignores case."""
     of_folders = Counter(folder.name.lower() for folder in lakes.values())
     taken = {name.lower() for name in lakes}
     by_folder = {
@@ -74,11 +74,11 @@ def _named(lakes: dict[str, Path]) -> dict[str, Path]:
 
 @contextmanager
 def ask_duckdb(pipeline: Pipeline, sql: str) -> Iterator[QueryResult]:
-    """Ask DuckDB."""
+    """Run a query in DuckDB."""
     import duckdb
 
     tables = tables_of(pipeline)
-    # Without that a name that is no table is looked for among the variables here.
+    # Otherwise DuckDB would look for an unknown table among the variables of this process.
     with duckdb.connect(config={"python_enable_replacements": False}) as connection:
         for name, folder in tables.items():
             connection.register(name, open_table(folder))
@@ -108,13 +108,13 @@ def _fetched(connection: Any) -> Iterator[tuple[Any, ...]]:
 
 @contextmanager
 def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[QueryResult]:
-    """Ask Spark, in a session of its own."""
+    """Run a query in a session of Spark."""
     from pyspark.errors import PySparkException
 
     from everbrook.spark.jobs.engine import launch
 
     tables = tables_of(pipeline)
-    # Spark makes that folder for itself as soon as a view is made, and else it is where one stands.
+    # Spark creates this folder with the first view; by default it is in the current folder.
     warehouse = {"spark.sql.warehouse.dir": str(pipeline.checkpoints / "_warehouse")}
     engine = launch(replace(pipeline.keys, spark={**warehouse, **pipeline.keys.spark}))
     try:
@@ -129,12 +129,12 @@ def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[QueryResult]:
 
 
 def _of_utc(value: Any) -> Any:
-    """Return moments with their zone: Spark gives them in that of this machine, without saying so."""
+    """Return times in UTC: Spark returns them in the zone of this machine, without the zone."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def view(spark: "SparkSession", name: str, folder: Path) -> None:
-    """Make a view of a table. Spark reads the files that the table names: it needs no jar for that."""
+    """Make a view of a table from the files that its log names, which needs no jar."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(open_table(folder).schema)
@@ -144,7 +144,7 @@ def view(spark: "SparkSession", name: str, folder: Path) -> None:
 
 
 def _frame(spark: "SparkSession", schema: "StructType", files: "list[tuple[Path, Partition]]") -> "DataFrame":
-    """Read the files of a table. The log says of which group and day each is: delta-rs names folders anew."""
+    """Read the files of a table. Their partitions are those of the log: delta-rs names folders in another way."""
     from pyspark.sql import functions as of
     from pyspark.sql.types import StringType, StructField, StructType
 

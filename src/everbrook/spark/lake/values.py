@@ -1,7 +1,7 @@
-"""Values of fields, as they stand in messages, and the columns that they fit into.
+"""Values of fields as JSON, and the columns that they fit into.
 
-Values are taken as bytes of JSON first (`Raw`), so that a value that does not fit is kept literally. All values of a
-column are read at once; only if that fails is each one looked at.
+Values are kept as bytes of JSON (`Raw`) at first, so that a value that does not fit is preserved literally. All values
+of a column are read at once, and one by one only if that fails.
 
 A value fits if the column can hold all of it: a value that its type would cut, round or ignore in part does not fit. A
 FLOAT or a DOUBLE holds the number nearest to one with a fraction, as everywhere; whole numbers must be exact.
@@ -34,7 +34,10 @@ _TYPES = {"text": pa.string(), "flag": pa.bool_(), "integer": pa.int64(), "numbe
 
 
 def require_whole(value: Any, found: Any, type_: pa.DataType) -> None:
-    """Refuse a value of which `found`, that fits a type, is only a part. Numbers with a fraction come as decimals."""
+    """Refuse a value that `found`, its form in a type, holds only in part.
+
+    Numbers with a fraction are decimals here.
+    """
     if value is None:
         return
     if pa.types.is_struct(type_):
@@ -55,14 +58,14 @@ def _require_known(value: dict[str, Any], type_: pa.DataType) -> None:
     known = {field.name for field in type_}
     unknown = next((name for name, item in value.items() if name not in known and item is not None), None)
     if unknown is not None:
-        raise Misfit(f"has {unknown!r:.80}, which {type_} has not")
+        raise Misfit(f"has {unknown!r:.80}, which {type_} lacks")
 
 
 def _is_whole(value: Any, found: Any, type_: pa.DataType) -> bool:
     if pa.types.is_floating(type_):
         return _is_near(value, found, type_)
     if pa.types.is_timestamp(type_):
-        found.astimezone(UTC)  # which is beyond all years for the first and the last hours of some zones
+        found.astimezone(UTC)  # raises OverflowError for the first and last hours of all years in some zones
         return _FINER_THAN_MICROS.search(value) is None
     if pa.types.is_decimal(type_):
         try:
