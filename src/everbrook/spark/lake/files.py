@@ -74,7 +74,7 @@ def grouping(group: Group) -> Callable[[str], str]:
 
 
 def escaped(group: str) -> str:
-    """Escape a group for the name of a folder. Only ASCII is escaped: Spark would decode each escaped byte by itself."""
+    """Escape a group for the name of a folder. Only ASCII is escaped: Spark decodes each escaped byte by itself."""
     return _ASCII.sub(lambda found: quote(found[0], safe=""), group)
 
 

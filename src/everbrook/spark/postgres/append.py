@@ -2,8 +2,8 @@
 
 Rows are copied straight into the table. A unique key of stream and offset guards against duplicates beside the
 positions: rows with a key that exists were written before, as after a checkpoint was removed. They go through a
-temporary table, and only new rows are taken from there. A row with an existing key and other values is a dead letter:
-it is of a stream that was created anew, or the second row that a query made of one message.
+temporary table, from which only new rows are inserted. A row with an existing key and other values is a dead letter: it
+belongs to a stream that was created anew, or is the second row that a query made of one message.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.errors import UniqueViolation
 
-from everbrook.spark.postgres.bisection import Dividing, Refused
+from everbrook.spark.postgres.bisection import Bisection, Refused
 from everbrook.spark.postgres.copy_text import data_of, numbers_of, rows_of
 from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.mapping import OFFSET_PATH, STREAM_PATH, Mapper, Mapping
@@ -35,7 +35,7 @@ class Append:
         self.target = table.identifier
 
     def write(self, cursor: Cursor, rows: pa.RecordBatch, anew: Sequence[str]) -> Refused:
-        """Write rows, and return those that do not fit. Streams that were created again need nothing special here."""
+        """Write rows, and return those that were refused. Streams that were created anew need nothing special here."""
         mapped = self._mapper.read(rows)
         lines = rows_of(mapped.columns)
         places = [place for place in range(rows.num_rows) if place not in mapped.misfits]
@@ -45,7 +45,7 @@ class Append:
         return mapped.misfits | {places[place]: reason for place, reason in refused.items()}
 
     def require_unchanged(self, cursor: Cursor) -> None:
-        """See whether it is the table, when the database refuses a row."""
+        """Check whether the table has changed, when the database refuses a row."""
         require_unchanged(cursor, self._table, self._mapping.columns)
 
     def copy(self, cursor: Cursor, target: sql.Composable, lines: pa.Array) -> None:
@@ -54,18 +54,18 @@ class Append:
         with cursor.copy(statement) as copy:
             copy.write(data_of(lines))
 
-    def is_there(self, error: psycopg.Error) -> bool:
-        """Return whether it is the guard that a row met, or that of a partition, whose name is another."""
+    def violates_guard(self, error: psycopg.Error) -> bool:
+        """Return whether a row violates the guard, or the index of a partition that belongs to the guard."""
         guard, name = self._guard, error.diag.constraint_name
         if guard is None or not isinstance(error, UniqueViolation):
             return False
         return name == guard.name or self._table.key_named(name) is None
 
     def merge(self, cursor: Cursor, lines: pa.Array) -> list[int]:
-        """Write rows of which some may be there. Returns the places of those that are there with something else."""
+        """Write rows of which some may exist. Return the places of those that exist with other values."""
         guard = self._guard
         if guard is None:
-            raise TypeError("a table without a guard has nothing that a row could meet")
+            raise TypeError("a table without a guard has no key that a row could violate")
         columns, target = self._mapping.columns, self._table.identifier
         cursor.execute(
             sql.SQL("CREATE TEMP TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(_CHUNK, names(columns), target)
@@ -86,7 +86,10 @@ class Append:
         return sorted(other)
 
     def _differing(self, guard: Key, there: sql.Composable, which: sql.Composable = _ALL) -> sql.Composed:
-        """Select rows whose key is there with something else beside it. Not all types can be compared; texts can."""
+        """Select rows whose key exists with other values.
+
+        The values are compared as text, because not all types have `=`.
+        """
         same = sql.SQL(" AND ").join(sql.SQL("c.{0} = t.{0}").format(sql.Identifier(name)) for name in guard.columns)
         differs = sql.SQL(" OR ").join(
             sql.SQL("c.{0}::text IS DISTINCT FROM t.{0}::text").format(sql.Identifier(name))
@@ -98,7 +101,7 @@ class Append:
 
 
 class _Copying:
-    """Copies lines, and merges them from the first on that is there already."""
+    """Copies lines, and merges all lines from the first one on that exists already."""
 
     def __init__(self, append: Append, cursor: Cursor, lines: pa.Array) -> None:
         self._append = append
@@ -108,7 +111,7 @@ class _Copying:
         self._others: dict[int, str] = {}
 
     def write(self) -> Refused:
-        return Dividing(self._cursor, self._attempt, self._refused).write(len(self._lines)) | self._others
+        return Bisection(self._cursor, self._attempt, self._refused).write(len(self._lines)) | self._others
 
     def _attempt(self, start: int, end: int) -> None:
         lines = self._lines.slice(start, end - start)
@@ -118,8 +121,8 @@ class _Copying:
             self._append.copy(self._cursor, self._append.target, lines)
 
     def _refused(self, error: psycopg.Error) -> bool:
-        """Merge from now on, if a row is there already."""
-        if not self._merging and self._append.is_there(error):
+        """Merge from now on, if the row exists already."""
+        if not self._merging and self._append.violates_guard(error):
             self._merging = True
             return True
         self._append.require_unchanged(self._cursor)

@@ -1,8 +1,8 @@
 """Bisection: writes many rows at once, and if the database refuses them, fewer, until the refused rows are found.
 
 Each attempt is a savepoint, so that a refusal undoes only itself. Rows stay in their order. An error that is not about
-a row is raised to whoever began the transaction. Where an error does not say so, the statement is tried with no rows:
-if that fails too, no row is at fault.
+a row is raised to whoever began the transaction. If an error may be about a row or the table, the statement is tried
+without rows: if that fails too, no row is at fault.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ Refused = dict[int, str]
 """Why rows were not taken, by their places."""
 Attempt = Callable[[int, int], None]
 _CLOSER = 1000
-"""Once a row was refused, so many are tried at a time: a refusal means that all of them are sent again."""
+"""After a refusal so many rows are tried at a time, because each further refusal sends all of them again."""
 
 
 class RowRefused(Exception):
-    """A row can't be written: the database refuses it, or it was seen before that."""
+    """A row can't be written: the database refuses it, or this process does."""
 
     def __init__(self, place: int | None, reason: str) -> None:
         """Take the place of the row, if it is known."""
@@ -29,8 +29,8 @@ class RowRefused(Exception):
         self.reason = reason
 
 
-class Dividing:
-    """Writes rows by attempts at a range of them."""
+class Bisection:
+    """Writes rows by attempts at ranges of them."""
 
     def __init__(
         self,
@@ -39,10 +39,11 @@ class Dividing:
         refusal: Callable[[psycopg.Error], bool],
         place_of: Callable[[int, int], int | None] = int.__add__,
     ) -> None:
-        """Take how rows are written, and what is to be done first when the database refuses one.
+        """Take `attempt`, which writes a range of rows, and `refusal`, which is called when the database refuses one.
 
-        If that gives true, the same rows are tried again as they are: in another way. An attempt at no rows fails if
-        the table is at fault. `place_of` tells which row a line of a COPY is of, in an attempt from some row on.
+        If `refusal` returns true, the same range is tried again, because the way of writing has changed. An attempt at
+        no rows fails if the table is at fault. `place_of` finds the row of a line of a COPY, in an attempt from some
+        row on.
         """
         self._cursor = cursor
         self._attempt = attempt
@@ -51,7 +52,7 @@ class Dividing:
         self.refused: Refused = {}
 
     def write(self, count: int) -> Refused:
-        """Write rows, and tell which were refused."""
+        """Write rows, and return the refused ones with their reasons."""
         waiting = [(0, count)] if count else []
         while waiting:
             start, end = waiting.pop()
@@ -92,11 +93,11 @@ class Dividing:
 
 
 class _Again(Exception):
-    """The same rows are to be tried again."""
+    """The same rows must be tried again."""
 
 
 def _parts(start: int, end: int, place: int | None) -> list[tuple[int, int]]:
-    """Split rows around the one at fault, or in the middle if it is not known."""
+    """Split rows around the refused one, or in the middle if it is unknown."""
     if end - start > _CLOSER:
         return [(first, min(first + _CLOSER, end)) for first in range(start, end, _CLOSER)]
     if place is None or not start <= place < end:

@@ -22,24 +22,27 @@ class CaptureTuning(Struct, frozen=True, kw_only=True):
     """How much a capture does at once, and how long it waits."""
 
     wait_secs: float = 0.5
-    """How long Spark waits for something new. While it waits, a query can't be stopped."""
+    """How long `latestOffset` waits for changes. Meanwhile, Spark can't stop the query."""
     advance_secs: float = 10.0
     advance_bytes: int = 16 * 1024 * 1024
-    """When a batch without rows lets the slot advance over changes of other tables: after so long, or so much."""
+    """When a batch without rows lets the slot advance over changes of other tables: after this time, or so much log."""
     task_bytes: int = 4 * 1024 * 1024
     """How much of the copy each task reads."""
     small_bytes: int = 256 * 1024
-    """The driver reads a batch of the copy up to this size by itself: to start a task would take longer."""
+    """The driver reads a batch of the copy up to this size: to start a task would take longer."""
     pages_per_part: int = 8192
     """64 MiB of a table, which are one file of the copy."""
     lock_timeout: str = "10s"
-    """How long the start waits for a lock on a table: whoever waits for one holds up all others."""
+    """How long the start waits for a lock on a table: a waiting lock blocks all later ones."""
     look_secs: float = 10.0
     """How often a running capture looks whether publication and tables are unchanged."""
     unsure_secs: float = 0.5
-    """How old the last look may be when a change gives reason to look again."""
+    """How old the last look must be to look again because of a change."""
     feedback_secs: float = 5.0
-    """How often Postgres hears of this side at least. It gives up after a minute of silence (wal_sender_timeout)."""
+    """How often Postgres gets feedback at least.
+
+    It ends a connection that is silent for a minute (wal_sender_timeout).
+    """
 
 
 DEFAULT_TUNING = CaptureTuning()
@@ -97,13 +100,13 @@ def parse_capture(options: Mapping[str, str], spelling: Spelling | None = None) 
     }
     given.require_known()
     if not url:
-        raise InvalidOption("which database? Give its url, or set POSTGRES_URL")
+        raise InvalidOption("no database is chosen: give its url, or set POSTGRES_URL")
     if not tables:
-        raise InvalidOption("which tables? Name them in the option tables, with commas between them")
+        raise InvalidOption("no table is chosen: name them in the option tables, with commas between them")
     if location is None:
         raise InvalidOption(
-            "give the option copyLocation: a folder of this query's own, which driver and executors see, for the rows "
-            "that are in the tables already and for what must outlive a restart"
+            "give the option copyLocation: a folder of this query alone, which driver and executors share, for the "
+            "copy of existing rows and for what must outlive a restart"
         )
     slot = slot or default_slot(location)
     return CaptureOptions(url, tables, location, slot, publication or slot, **chosen)  # type: ignore[arg-type]
@@ -126,7 +129,7 @@ def parse_tables(text: str) -> tuple[str, ...]:
     """Read names of tables as SQL has them, with commas between them. Commas in quotes are of a name."""
     names = tuple(name.strip() for name in _TABLE.findall(text))
     if not all(names) or text.count('"') % 2:
-        raise ValueError("must be names with commas between them, quoted as in SQL where need be")
+        raise ValueError("must be names with commas between them, quoted as in SQL if necessary")
     return tuple(dict.fromkeys(names))
 
 

@@ -2,7 +2,7 @@
 
 Rows of the initial copy come first, counted by bytes of its files. Then come changes, by the LSN of the commit of their
 transaction and their number within it. `lsn` and `row` mean: all transactions committed before that LSN, and the first
-`row` changes of the one that was committed exactly there. So the slot may forget everything before `lsn`.
+`row` changes of the one that was committed exactly there. So everything before `lsn` may be confirmed to the slot.
 """
 
 from typing import Any
@@ -27,10 +27,10 @@ class Shape(Struct, frozen=True, omit_defaults=True):
 
 
 class CapturePosition(Struct, frozen=True, omit_defaults=True):
-    """A place between two rows."""
+    """A position between two rows, in the copy or in the log."""
 
     postgres: int
-    """The version of this form, which also tells these positions from those of other sources."""
+    """The version of this format. It also distinguishes these positions from those of other sources."""
     lsn: int = 0
     row: int = 0
     copied_bytes: int | None = None
@@ -40,16 +40,16 @@ class CapturePosition(Struct, frozen=True, omit_defaults=True):
 
     @property
     def order(self) -> tuple[int, int]:
-        """What positions among changes are compared by."""
+        """The sort key of positions among changes."""
         return self.lsn, self.row
 
 
 def parse_position(given: dict[str, Any]) -> CapturePosition | None:
-    """Read a position of a checkpoint. None is the beginning, of which nothing is known yet."""
+    """Read a position of a checkpoint. None if the capture has not begun."""
     if not given:
         return None
-    told = dict(given, lsn=parse_lsn(given["lsn"])) if "lsn" in given else given
-    return convert(told, CapturePosition)
+    parsed = dict(given, lsn=parse_lsn(given["lsn"])) if "lsn" in given else given
+    return convert(parsed, CapturePosition)
 
 
 def format_position(position: CapturePosition) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The data source `everbrook_postgres`: it reads the initial copy first, then changes as they are committed.
 
-The driver has received the changes and hands their batches to Spark. Batches of the copy are read from files by tasks.
+The driver receives the changes and hands their batches to Spark. Tasks read batches of the copy from files.
 A position fixes what is before it, so a batch has the same rows whenever it is read.
 
 The first columns are those that the sink for streams knows (the stream, the order, the message, the time of the
-commit), so that a data frame of changes can be written to streams as it is.
+commit), so that a data frame of changes can be written to streams without a projection.
 """
 
 import os
@@ -45,7 +45,7 @@ _RAW = [
 ]
 _MORE = [StructField(name, StringType()) for name in ("table", "operation", "key")]
 SCHEMAS = {"raw": StructType(_RAW), "change": StructType(_RAW + _MORE)}
-"""By envelope. `change` has what a message says of itself as columns too."""
+"""By envelope. `change` also has columns for the table, the operation and the key of a message."""
 
 _ROWS_PER_BATCH = 10_000
 _TYPES = {"time": pa.timestamp("us", tz="UTC")}
@@ -81,15 +81,15 @@ class CopyPartition(InputPartition):
 
 
 class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving):
-    """Decides on batches and hands over changes, on the driver; copies of it read the initial copy elsewhere."""
+    """Plans batches and hands over changes, on the driver. Copies of it read the initial copy in tasks."""
 
     def __init__(self, options: CaptureOptions, tuning: CaptureTuning = DEFAULT_TUNING) -> None:
         self._options = options
         self._tuning = tuning
-        self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
+        self.simple_reader: Any = self  # Spark looks here for the methods of the trigger `availableNow`
         self._begun: tuple[Manifest, Spool, Streams] | None = None
         self.receiver: Receiver | None = None
-        """What receives changes, from the first batch of changes on."""
+        """Receives changes, from the first batch of changes on."""
         self._target_lsn: int | None = None
         self._advanced_at = time.monotonic()
 
@@ -97,21 +97,21 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return {**self.__dict__, "_begun": None, "receiver": None, "simple_reader": None}
 
     def initialOffset(self) -> Given:
-        """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
+        """Return no position: until batch 0 is finished, Spark calls this again, and must get the same."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return Spark the limit. It applies whatever Spark passes, because received rows are held in memory."""
+        """Return the limit. It applies whatever limit Spark passes, because received rows are held in memory."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix what there is now. A message in Postgres' log marks the place, so that it is reached for certain."""
+        """Fix the current end. A message in Postgres' log marks it, so that the slot is certain to reach it."""
         with connect(self._options.url) as connection:
             row = connection.execute("SELECT pg_logical_emit_message(true, 'everbrook', '')::text").fetchone()
         self._target_lsn = parse_lsn(str(row[0])) if row else None
 
     def latestOffset(self, start: Given, limit: ReadLimit) -> Given:
-        """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
+        """Decide how far the next batch goes. If there is nothing new, wait for it, up to `wait_secs`."""
         position = self._position(start)
         spool = self._known[1]
         if position.copied_bytes is not None and position.copied_bytes < spool.size_bytes:
@@ -126,7 +126,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
 
     @property
     def _known(self) -> tuple[Manifest, Spool, Streams]:
-        """The copy. The first query makes it."""
+        """The copy, which the first batch makes."""
         if self._begun is None:
             manifest = begin(self._options, self._tuning)
             spool = Spool(self._options.location, manifest.parts)
@@ -159,7 +159,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return reached > start and (waited or reached[0] - start[0] > self._tuning.advance_bytes)
 
     def _receiving(self, position: CapturePosition) -> Receiver:
-        """Return what receives changes. It begins at the first position that is asked for."""
+        """Return the receiver. It begins at the first position that is requested."""
         if self.receiver is not None and position.order < self.receiver.buffer.begun:
             self.receiver.close()
             self.receiver = None
@@ -175,7 +175,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
             pass
 
     def partitions(self, start: Given, end: Given) -> list[InputPartition]:
-        """Part a batch of the copy among tasks. Changes are one partition, whose rows the driver hands over."""
+        """Divide a batch of the copy among tasks. Changes are one partition, whose rows the driver hands over."""
         first, last = self._position(start), self._position(end)
         if not last.copied_bytes:
             return [CopyPartition([])]
@@ -218,7 +218,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return manifest
 
     def commit(self, end: Given) -> None:
-        """Let Postgres and the disk forget what is committed."""
+        """Confirm a finished batch to Postgres, and delete the copy once it was read."""
         position = self._position(end)
         if position.copied_bytes is None:
             self._known[1].delete()
@@ -243,5 +243,5 @@ class PostgresDataSource(DataSource, metaclass=Arriving):
         return SCHEMAS[parse_capture(self.options).envelope]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make what reads micro-batches."""
+        """Make the reader of micro-batches."""
         return CaptureReader(parse_capture(self.options))

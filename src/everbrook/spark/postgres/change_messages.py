@@ -42,7 +42,7 @@ _ELEMENT = re.compile(rb'\s*(?:"((?:[^"\\]|\\.)*)"|([{}])|([^{},"]+))\s*(,?)', r
 _BOUNDS = re.compile(rb"(\[-?\d+:-?\d+\])+=")
 _encode = msgspec.json.encode
 SCHEMA: Final = "postgres.schema"
-"""The type of the messages that tell the columns of a table."""
+"""The type of the messages that describe the columns of a table."""
 
 _EPOCH_OF_POSTGRES = datetime(2000, 1, 1, tzinfo=UTC)
 _EPOCH_OF_POSTGRES_US = int(_EPOCH_OF_POSTGRES.timestamp()) * 1_000_000
@@ -50,7 +50,7 @@ _QUOTE = ord('"')
 
 
 class InvalidArray(ValueError):
-    """Text is no array of Postgres."""
+    """The text is no array of Postgres."""
 
 
 def render_text(text: bytes) -> bytes:
@@ -59,7 +59,7 @@ def render_text(text: bytes) -> bytes:
 
 
 def render_number(text: bytes) -> bytes:
-    """Write a JSON number with the digits that there are."""
+    """Write a JSON number with the same digits."""
     return text if _NUMBER(text) else b'"%b"' % text
 
 
@@ -72,7 +72,7 @@ def _boolean(text: bytes) -> bytes:
 
 
 def _time_of_utc(text: bytes) -> bytes:
-    """Write a time with a zone, which is UTC. Times before Christ, and beyond all times, stay Postgres' text."""
+    """Write a time in UTC. Times before Christ and infinities stay Postgres' text."""
     if text.endswith(b"+00"):
         return b'"%bZ"' % text[:-3].replace(b" ", b"T")
     return b'"%b"' % text
@@ -88,7 +88,7 @@ def _plain(text: bytes) -> bytes:
 
 
 def _json(text: bytes) -> bytes:
-    """Write JSON inline. What other readers would refuse (half a surrogate pair, very deep nesting) is text."""
+    """Write JSON inline. JSON that other readers would refuse (half a surrogate pair, deep nesting) is a string."""
     try:
         msgspec.json.decode(text, type=Raw)
     except (ValueError, RecursionError):
@@ -122,12 +122,12 @@ class Types:
         self._elements: dict[int, int] = {}
 
     def add(self, bases: Mapping[int, int], elements: Mapping[int, int]) -> None:
-        """Add domains by what they are of, and arrays by what is in them."""
+        """Add domains by their base types, and arrays by the types of their elements."""
         self._bases.update(bases)
         self._elements.update(elements)
 
     def render(self, oid: int) -> Render:
-        """Return what writes values of a type."""
+        """Return the function that writes values of a type."""
         while oid in self._bases:
             oid = self._bases[oid]
         if oid in self._elements:
@@ -137,7 +137,7 @@ class Types:
 
 
 def render_array(text: bytes, element: Render) -> bytes:
-    """Write an array, with all its dimensions. Where it begins to count is lost."""
+    """Write an array, with all its dimensions. The lower bounds of its indexes are lost."""
     bounds = _BOUNDS.match(text)
     body = text[bounds.end() :] if bounds else text
     written = b"".join(_tokens(body, element))
@@ -167,17 +167,17 @@ class Headers:
     """The headers of all messages of a transaction, by operation. Those of the initial copy have `snapshot`."""
 
     def __init__(self, lsn: int, xid: int | None = None, committed_at_us: int | None = None) -> None:
-        told: dict[str, object] = {"lsn": format_lsn(lsn)}
+        common: dict[str, object] = {"lsn": format_lsn(lsn)}
         if xid is not None and committed_at_us is not None:
-            told = {"txid": str(xid), "timestamp": _format_time(committed_at_us)} | told
+            common = {"txid": str(xid), "timestamp": _format_time(committed_at_us)} | common
         else:
-            told["snapshot"] = True
+            common["snapshot"] = True
         self.time_us = None if committed_at_us is None else committed_at_us + _EPOCH_OF_POSTGRES_US
         self.insert, self.update, self.delete, self.upsert = (
-            b',"headers":%b}' % msgspec.json.encode({"operation": operation} | told)
+            b',"headers":%b}' % msgspec.json.encode({"operation": operation} | common)
             for operation in ("insert", "update", "delete", "upsert")
         )
-        self.reset = msgspec.json.encode({"headers": {"control": "reset"} | told})
+        self.reset = msgspec.json.encode({"headers": {"control": "reset"} | common})
 
 
 def _format_time(committed_at_us: int) -> str:
@@ -186,7 +186,7 @@ def _format_time(committed_at_us: int) -> str:
 
 
 class RowWriter:
-    """Writes the rows of a table as long as it has one shape."""
+    """Writes the rows of a table of one shape."""
 
     def __init__(self, type_: str, shape: Shape, types: Types) -> None:
         self.shape = shape
@@ -227,7 +227,7 @@ class RowWriter:
         return b"".join(written) + b"}" if written else b"{}"
 
     def known_value(self, values: Tuple) -> bytes:
-        """Write a row as a JSON object without the columns that an update has not sent."""
+        """Write a row as a JSON object, without columns whose values Postgres has not sent."""
         written = [
             name[1:] + (b"null" if value is None else render(value))
             for (name, render), value in zip(self._fields, values, strict=True)
@@ -245,19 +245,19 @@ class RowWriter:
 
     def remove(self, key: bytes, old: bytes | None, headers: bytes) -> bytes:
         """Write a message that removes a row, with the value before if that is known."""
-        told = b"" if old is None else b',"old_value":%b' % old
-        return b"%b%b%b%b" % (self._prefix, key, told, headers)
+        old_value = b"" if old is None else b',"old_value":%b' % old
+        return b"%b%b%b%b" % (self._prefix, key, old_value, headers)
 
 
 def _single_key(rendered: bytes) -> bytes:
-    """Write a value as a key: the text it is in JSON, or a text of it."""
+    """Write a value as a key: a JSON string as it is, any other value as a string of its JSON."""
     if rendered[0] != _QUOTE or rendered == b'""' or rendered.startswith(b'"\\"'):
         return render_text(rendered)
     return rendered
 
 
 def unchanged_header(headers: bytes, names: list[str]) -> bytes:
-    """Add the columns that an update has not sent to the headers of its message."""
+    """Add the columns whose values Postgres has not sent to the headers of a message."""
     return b'%b,"unchanged":%b}}' % (headers[:-2], msgspec.json.encode(names))
 
 
@@ -282,7 +282,7 @@ class Captured(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """The messages of one change. Without messages, it only gives how far everything has been read."""
+    """The messages of one change. Without messages, it only reports how far everything has been received."""
 
     order: Order
     rows: list[Row]

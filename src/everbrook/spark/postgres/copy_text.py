@@ -28,10 +28,10 @@ from everbrook.protocol.state_changes import shown
 
 _NULL = r"\N"
 _ESCAPES = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
-"""The backslash comes first: it is in what the others become."""
+"""The backslash comes first, because the other escapes contain it."""
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 Misfits = dict[int, str]
-"""What is wrong with messages, by their places."""
+"""The reasons why messages do not fit, by their places."""
 
 PLAIN, JSON, JSONB, BYTES = "plain", "json", "jsonb", "bytes"
 ARRAY, ARRAY_OF_JSON, ARRAY_OF_BYTES = ARRAYS = "array", "array of json", "array of bytes"
@@ -55,13 +55,13 @@ def column_of(values: Sequence[bytes | Raw | None]) -> pa.Array:
 
 
 def numbers_of(values: Sequence[int]) -> pa.Array:
-    """Make a column of places."""
+    """Make a column of integers."""
     numbers = np.array(values, np.int64)
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def escaped(column: pa.Array) -> pa.Array:
-    """Write the values of a column as COPY has them."""
+    """Escape the values of a column for COPY."""
     text = data_of(column)
     for character, escape in _ESCAPES.items():
         if character.encode() in text:
@@ -70,7 +70,7 @@ def escaped(column: pa.Array) -> pa.Array:
 
 
 def rows_of(columns: Sequence[pa.Array]) -> pa.Array:
-    """Return the line of each row."""
+    """Return the line of COPY for each row."""
     *first, last = (escaped(column) for column in columns)
     return pc.binary_join_element_wise(*first, pc.binary_join_element_wise(last, "", "\n"), "\t")
 
@@ -110,19 +110,19 @@ def encode_json(value: Any) -> bytes:
 
 
 def as_text(kind: str, name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
-    """Return values of JSON as a column of a kind takes them. What it can't take is null, and among the misfits."""
+    """Convert values of JSON to the text of a kind of column. A value that does not fit is null, and a misfit."""
     return _WAYS[kind](name, values, misfits)
 
 
 def has_nul(text: bytes) -> bool:
-    """Return whether some text in JSON has the character that Postgres can't keep."""
+    """Return whether a string in JSON has the character U+0000, which Postgres can't store."""
     return _ESCAPED_NUL in text and _NUL_IN_JSON.search(text) is not None
 
 
 def _plain(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
     quoted = pc.starts_with(values, '"')
     if _ESCAPE not in data_of(values):
-        # What is no UTF-8 is left to the database to refuse: a cast would refuse the whole column.
+        # The database refuses invalid UTF-8 by row: a cast here would refuse the whole column.
         return pc.if_else(quoted, pc.binary_slice(values.cast(pa.binary()), 1, -1).view(pa.string()), values)
     texts: list[bytes | None] = []
     decoded = _decoded(name, pc.if_else(quoted, values, None), misfits)
@@ -138,7 +138,7 @@ def _plain(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
 
 
 def _decoded(name: str, values: pa.Array, misfits: Misfits) -> list[Any]:
-    """Decode all values at once, which is several times as quick as one by one. What can't be read is a misfit."""
+    """Decode all values at once, several times as fast as one by one. A value that can't be read is a misfit."""
     raws = values.cast(pa.binary()).to_pylist()
     try:
         decoded: list[Any] = decode_json(b"[" + b",".join(raw or b"null" for raw in raws) + b"]")
@@ -205,7 +205,7 @@ def _literal(value: list[Any], text_of: Callable[[Any], str]) -> str:
 
 
 def _literal_of_json(value: list[Any]) -> str:
-    """Write a list whose items are JSON, also those that are lists."""
+    """Write a list as an array of JSON: inner lists are items, not dimensions."""
     return "{" + ",".join(_item(item, _json_text) for item in value) + "}"
 
 

@@ -43,16 +43,18 @@ class DatabaseOptions(Struct, frozen=True):
     retry_secs: float = 15.0
 
     def __str__(self) -> str:
-        """Name it without its password."""
+        """Describe the database without the password."""
         parts = conninfo_to_dict(self.url)
         return f"database {parts.get('dbname', '')!r} at {parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
 
 
 def parse_database(url: str | None, retry_secs: float) -> DatabaseOptions:
-    """Check where the database is. POSTGRES_URL says it where nothing else does."""
+    """Check the URL of the database. The default is POSTGRES_URL."""
     given = url or os.environ.get("POSTGRES_URL")
     if not given:
-        raise InvalidOption("which database? Give url='postgresql://user:password@host:5432/name', or set POSTGRES_URL")
+        raise InvalidOption(
+            "no database is chosen: give url='postgresql://user:password@host:5432/name', or POSTGRES_URL"
+        )
     try:
         conninfo_to_dict(given)
     except psycopg.ProgrammingError as error:
@@ -62,7 +64,7 @@ def parse_database(url: str | None, retry_secs: float) -> DatabaseOptions:
 
 
 def connect(options: DatabaseOptions) -> psycopg.Connection:
-    """Open a connection. Settings are made by a statement: a pooler would not take them at the start."""
+    """Open a connection. Settings are made by a statement, because a pooler refuses them in the startup message."""
     given = conninfo_to_dict(options.url)
     chosen: dict[str, Any] = {name: value for name, value in _KEEPALIVES.items() if name not in given}
     chosen["application_name"] = given.get("application_name", "everbrook")
@@ -79,14 +81,14 @@ def connect(options: DatabaseOptions) -> psycopg.Connection:
 
 
 class Database:
-    """A connection that is opened when it is needed, and again when it was lost."""
+    """A connection that is opened on first use, and again after it was lost."""
 
     def __init__(self, options: DatabaseOptions) -> None:
         self.options = options
         self._connection: psycopg.Connection | None = None
 
     def run(self, doing: str, work: Callable[[Cursor], T]) -> T:
-        """Do something in a transaction, again if need be. What can't be done is a `PostgresFault`."""
+        """Run `work` in a transaction, with retries of transient errors. Other errors become a `PostgresFault`."""
         deadline = time.monotonic() + self.options.retry_secs
         pause_secs = _FIRST_PAUSE_SECS
         while True:
@@ -99,14 +101,14 @@ class Database:
             except BaseException:
                 self.close()
                 raise
-            time.sleep(pause_secs * random.uniform(0.5, 1))  # noqa: S311 - so that two that met do not meet again
+            time.sleep(pause_secs * random.uniform(0.5, 1))  # noqa: S311 - jitter, so that two transactions do not collide again
             pause_secs = min(pause_secs * 2, _MAX_PAUSE_SECS)
 
     def _once(self, work: Callable[[Cursor], T]) -> T:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self.options)
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            # What is checked at the end of a transaction could not be told of a row any more.
+            # Checked at the end of the transaction, a deferred constraint could not be attributed to a row.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             return work(cursor)
 

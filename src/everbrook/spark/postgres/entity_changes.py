@@ -1,4 +1,4 @@
-"""Folds changes into what becomes of each entity of a table, and compares keys as the database does.
+"""Folds changes into the last change of each entity of a table, and compares keys as the database does.
 
 Only the last change of an entity matters, except for those that append or leave out unchanged fields: they need the
 current value. A reset voids what came before it in its stream. Values are kept as they were written until something is
@@ -44,14 +44,14 @@ _SAME = SQL("SELECT * FROM (SELECT {0}, min({0}) OVER (PARTITION BY {1}) AS firs
 
 
 class HeldKeys(Struct, frozen=True):
-    """Entities whose keys are held, by their numbers."""
+    """Entities whose keys are in the temporary table, by their numbers."""
 
     numbers: dict[Entity, int]
     firsts: dict[Entity, Entity]
-    """By which entity one goes that has the key of another: the first of them."""
+    """The first of the entities that have the same key, by the others."""
 
     def named(self, entity: Entity) -> Entity:
-        """Return the entity that stands for all that have its key."""
+        """Return the entity that represents all with the same key."""
         return self.firsts.get(entity, entity)
 
 
@@ -64,10 +64,10 @@ class Keys:
         self._key = key
         self._columns = [column for column, _ in key]
         self.verbatim = all(table.columns[column].verbatim for column in self._columns)
-        """Whether entities that differ have keys that differ, so that nobody has to be asked."""
+        """Whether different entities always have different keys, so that the database need not compare them."""
 
-    def hold(self, cursor: Cursor, entities: Iterable[Entity]) -> HeldKeys:
-        """Copy the keys of entities, in place of those before."""
+    def store_keys(self, cursor: Cursor, entities: Iterable[Entity]) -> HeldKeys:
+        """Copy the keys of entities into the temporary table, in place of those before."""
         numbers = {entity: number for number, entity in enumerate(dict.fromkeys(entities))}
         cursor.execute(_CREATE.format(KEYS_TABLE, NUMBER, names(self._columns), self._table.identifier))
         if not numbers:
@@ -82,7 +82,7 @@ class Keys:
         return {entities[int(str(number))]: entities[int(str(first))] for number, first in same}
 
     def same(self) -> Composed:
-        """Compare the key of a row `r` with one `e` that is held."""
+        """Return the condition that a row `r` has the key of a row `e` of the temporary table."""
         return SQL(" AND ").join(SQL("r.{0} = e.{0}").format(Identifier(column)) for column in self._columns)
 
     def _lines(self, numbers: dict[Entity, int]) -> pa.Array:
@@ -92,17 +92,18 @@ class Keys:
 
 
 class LocatedMessage(Struct, frozen=True):
-    """A message of a stream, and what it says."""
+    """A message of a stream, parsed."""
 
     stream: str
     offset: str
     message: StateMessage
     unchanged: tuple[str, ...] = ()
-    """Fields that a value leaves out, as they stay what they were: capture writes so of values that Postgres keeps."""
+    """Fields that the value leaves out because they have not changed. A capture does so for large values that
+    Postgres has not sent."""
 
 
 class StoredValue(Struct, frozen=True):
-    """The value of an entity as the table has it, and of which message of which stream it is."""
+    """The value of an entity in the table, and the message that wrote it."""
 
     value: Any
     stream: str | None
@@ -110,7 +111,7 @@ class StoredValue(Struct, frozen=True):
 
 
 class Final(Struct, frozen=True):
-    """The last change of an entity, by its place, and what it made of the value if something was appended."""
+    """The last change of an entity, by its place, and the value that it results in if it appends."""
 
     place: int
     removed: bool = False
@@ -118,7 +119,7 @@ class Final(Struct, frozen=True):
 
 
 class FoldedChanges(Struct, frozen=True):
-    """What is to be done: streams that are to be cleared, up to an offset, and the last changes of entities."""
+    """The result: streams whose rows are deleted up to an offset, and the last changes of entities."""
 
     cleared: dict[str, str]
     finals: dict[Entity, Final]
@@ -144,83 +145,83 @@ class EntityFold:
     """Folds changes of one range of rows."""
 
     def __init__(
-        self, told: Mapping[int, LocatedMessage], entity_of: Callable[[LocatedMessage, Change], Entity | None]
+        self, located: Mapping[int, LocatedMessage], entity_of: Callable[[LocatedMessage, Change], Entity | None]
     ) -> None:
-        """Take what rows say, by their places, and which entity of the table a change is of, if of any."""
-        self._told = told
+        """Take the messages of rows, by their places, and the function that finds the entity of a change."""
+        self._located = located
         self._entity_of = entity_of
 
     def appended_first(self, places: Sequence[int]) -> set[Entity]:
         """Find the entities whose current values matter: whose first change appends, or leaves something out."""
         begun: dict[Entity, bool] = {}
         for place in places:
-            told = self._told[place]
-            if isinstance(told.message, Set | Remove | Append):
-                entity = self._entity_of(told, told.message)
+            located = self._located[place]
+            if isinstance(located.message, Set | Remove | Append):
+                entity = self._entity_of(located, located.message)
                 if entity is not None:
-                    begun.setdefault(entity, isinstance(told.message, Append) or bool(told.unchanged))
+                    begun.setdefault(entity, isinstance(located.message, Append) or bool(located.unchanged))
         return {entity for entity, appends in begun.items() if appends}
 
     def fold(self, places: Sequence[int], current: Mapping[Entity, StoredValue]) -> FoldedChanges:
         """Fold changes. One that can't be appended is a `RowRefused`."""
-        fold = _Fold(self._told, current)
+        fold = _Fold(self._located, current)
         for place in places:
-            told = self._told[place]
-            match told.message:
+            located = self._located[place]
+            match located.message:
                 case Reset():
-                    fold.clear(told)
+                    fold.clear(located)
                 case Set() | Remove() | Append() as change:
-                    entity = self._entity_of(told, change)
+                    entity = self._entity_of(located, change)
                     if entity is not None:
                         fold.apply(place, entity, change)
         return FoldedChanges(fold.cleared, fold.finals)
 
 
 class _Fold:
-    """What changes have made so far."""
+    """The result of the changes so far."""
 
-    def __init__(self, told: Mapping[int, LocatedMessage], current: Mapping[Entity, StoredValue]) -> None:
-        self._told = told
+    def __init__(self, located: Mapping[int, LocatedMessage], current: Mapping[Entity, StoredValue]) -> None:
+        self._located = located
         self._current = current
         self._appended = State()
         self.cleared: dict[str, str] = {}
         self.finals: dict[Entity, Final] = {}
 
-    def clear(self, told: LocatedMessage) -> None:
-        self.cleared[told.stream] = told.offset
+    def clear(self, located: LocatedMessage) -> None:
+        self.cleared[located.stream] = located.offset
         finals = self.finals.items()
-        self.finals = {each: final for each, final in finals if self._told[final.place].stream != told.stream}
+        self.finals = {each: final for each, final in finals if self._located[final.place].stream != located.stream}
 
     def apply(self, place: int, entity: Entity, change: Change) -> None:
-        told = self._told[place]
-        if not isinstance(change, Append) and not told.unchanged:
+        located = self._located[place]
+        if not isinstance(change, Append) and not located.unchanged:
             self.finals[entity] = Final(place, removed=isinstance(change, Remove))
             return
-        there = self._there(entity)
-        if there is not None and there.stream == told.stream and (there.offset or "") >= told.offset:
-            return  # the table has it already
+        stored = self._stored_value(entity)
+        if stored is not None and stored.stream == located.stream and (stored.offset or "") >= located.offset:
+            return  # the table has this change already
         try:
             grown = (
-                self._append(entity, change, there)
+                self._append(entity, change, stored)
                 if isinstance(change, Append)
-                else self._complete(entity, change, there, told.unchanged)
+                else self._complete(entity, change, stored, located.unchanged)
             )
             self.finals[entity] = Final(place, appended=grown)
         except InvalidChange as error:
             raise RowRefused(place, str(error)) from None
 
-    def _there(self, entity: Entity) -> StoredValue | None:
-        """Return what the table has of an entity, unless a change or a reset came since."""
-        there = self._current.get(entity)
-        return None if there is None or entity in self.finals or there.stream in self.cleared else there
+    def _stored_value(self, entity: Entity) -> StoredValue | None:
+        """Return the value in the table, unless a change or a reset of this range replaces it."""
+        stored = self._current.get(entity)
+        return None if stored is None or entity in self.finals or stored.stream in self.cleared else stored
 
-    def _append(self, entity: Entity, change: Append, there: StoredValue | None) -> Any:
-        """Join the value as it is and what comes to it, by the rule of the protocol."""
+    def _append(self, entity: Entity, change: Append, stored: StoredValue | None) -> Any:
+        """Append to the current value, by the rule of the protocol."""
         final = self.finals.get(entity)
         type_, key = change.type, msgspec.json.encode(entity).decode()
         if final is None or final.appended is UNSET:
             self._appended.apply(Remove(type_, key))
-            value = self._before(final, there)
+            value = self._before(final, stored)
             if value is not UNSET:
                 self._appended.apply(Set(type_, key, value))
         try:
@@ -229,10 +230,10 @@ class _Fold:
             raise InvalidChange(str(error).replace(shown(key), shown(change.key))) from None
         return self._appended[type_][key]
 
-    def _complete(self, entity: Entity, change: Change, there: StoredValue | None, unchanged: Sequence[str]) -> Any:
-        """Join a value and the fields that it leaves out, which are as they were."""
+    def _complete(self, entity: Entity, change: Change, stored: StoredValue | None, unchanged: Sequence[str]) -> Any:
+        """Complete a value with the unchanged fields that it leaves out."""
         final = self.finals.get(entity)
-        before = self._before(final, there) if final is None or final.appended is UNSET else final.appended
+        before = self._before(final, stored) if final is None or final.appended is UNSET else final.appended
         given = getattr(change, "value", None)
         missing = [name for name in unchanged if not isinstance(before, dict) or name not in before]
         if missing or not isinstance(given, dict):
@@ -241,8 +242,8 @@ class _Fold:
         self._appended.apply(Set(change.type, msgspec.json.encode(entity).decode(), value))
         return value
 
-    def _before(self, final: Final | None, there: StoredValue | None) -> Any:
+    def _before(self, final: Final | None, stored: StoredValue | None) -> Any:
         if final is None:
-            return UNSET if there is None else there.value
-        message = self._told[final.place].message
+            return UNSET if stored is None else stored.value
+        message = self._located[final.place].message
         return message.value if isinstance(message, Set) else UNSET

@@ -26,7 +26,7 @@ _COLUMN = re.compile(r"^COPY .*?, line \d+, column (.+?)(?::|$)", re.MULTILINE)
 
 _OF_A_ROW = ("22", "23", "44", "54", "P0")
 _OF_A_ROW_OR_A_TABLE = ("0A", "21", "2F", "38", "39", "3F", "42", "XX000")
-"""What a trigger, a policy or a type's own code says of a row, and what is said of a table that is not as it was."""
+"""States of errors that a trigger, a policy or a type raises for a row, and that a changed table raises too."""
 _OF_A_MOMENT = ("08", "40", "53300", "55P03", "57P01", "57P02", "57P03", "57P05", "25P03")
 
 
@@ -35,17 +35,17 @@ class CaptureError(Exception):
 
 
 class CaptureRefused(CaptureError):
-    """Something about the database, its settings or the tables has to be changed first."""
+    """The database, its settings or the tables must be changed first."""
 
     restartable = False
 
 
 class ChangesLost(CaptureRefused):
-    """Changes were made that can't be read any more."""
+    """Changes can't be read any more."""
 
 
 class PostgresAway(CaptureError):
-    """Postgres is not there, or does not let the capture in at the moment."""
+    """Postgres can't be reached, or the slot is in use."""
 
 
 START_OVER = (
@@ -55,7 +55,7 @@ START_OVER = (
 
 
 class PostgresFault(Exception):
-    """Nothing can be written now."""
+    """Rows can't be written now."""
 
 
 class DatabaseUnreachable(PostgresFault):
@@ -63,19 +63,19 @@ class DatabaseUnreachable(PostgresFault):
 
 
 class AccessRefused(PostgresFault):
-    """The database does not let this user in, or do this."""
+    """The database refuses this user, or what it does."""
 
 
 class TableChanged(PostgresFault):
-    """The table is not what it was, or not there."""
+    """The table has changed, or does not exist."""
 
 
 class ResourcesExhausted(PostgresFault):
-    """The database has no room left."""
+    """The database has no resources left."""
 
 
 class StatementFailed(PostgresFault):
-    """The database refuses, for a reason of its own."""
+    """The database refuses the statement for another reason."""
 
 
 _KINDS: tuple[tuple[tuple[str, ...], type[PostgresFault], str], ...] = (
@@ -86,8 +86,8 @@ _KINDS: tuple[tuple[tuple[str, ...], type[PostgresFault], str], ...] = (
     (("42P01", "3F000"), TableChanged, "create it again, or name another"),
     (("42703", "42804", "42P10", "42846", "42883"), TableChanged, "correct the table, or the mapping of its columns"),
     (("53100",), ResourcesExhausted, "make room"),
-    (("53",), ResourcesExhausted, "give it more, or let others take less"),
-    (_OF_A_MOMENT, DatabaseUnreachable, "start the query again when it is there"),
+    (("53",), ResourcesExhausted, "give it more, or stop what uses them"),
+    (_OF_A_MOMENT, DatabaseUnreachable, "start the query again when it is available"),
 )
 
 
@@ -97,12 +97,12 @@ def is_of_a_row(error: psycopg.Error) -> bool:
 
 
 def may_be_of_a_row(error: psycopg.Error) -> bool:
-    """Return whether a row may be at fault: it is, if the same with no rows succeeds."""
+    """Return whether a row may be at fault: it is, if the same statement without rows succeeds."""
     return (error.sqlstate or "").startswith(_OF_A_ROW_OR_A_TABLE)
 
 
 def is_of_a_moment(error: psycopg.Error) -> bool:
-    """Return whether the same may succeed a little later. An error without a number is one of the connection."""
+    """Return whether a retry may succeed. An error without an SQLSTATE is one of the connection."""
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not is_refusal(error)
     return error.sqlstate.startswith(_OF_A_MOMENT)
@@ -110,12 +110,12 @@ def is_of_a_moment(error: psycopg.Error) -> bool:
 
 def is_refusal(error: psycopg.Error) -> bool:
     """Return whether the server refused the connection. Such errors have no SQLSTATE."""
-    # It is starting up, shutting down, in recovery mode, not yet accepting connections: all of that passes.
+    # These are transient: starting up, shutting down, in recovery mode, not yet accepting connections.
     return "FATAL:" in str(error) and "the database system is " not in str(error)
 
 
 def fault_of(error: psycopg.Error, doing: str) -> PostgresFault:
-    """Make the error for the user from one that was raised while `doing` something."""
+    """Make the error for the user from one that was raised during `doing`."""
     state = error.sqlstate or _unnumbered(error)
     kind, remedy = next(
         ((kind, remedy) for states, kind, remedy in _KINDS if state.startswith(states)),
@@ -136,7 +136,7 @@ def _unnumbered(error: psycopg.Error) -> str:
 
 
 def reason_of(error: psycopg.Error) -> str:
-    """Say what the database said, in one line."""
+    """Return the message of the database, in one line."""
     diag = error.diag
     if diag.message_primary is None:
         return " ".join(str(error).split()) or type(error).__name__

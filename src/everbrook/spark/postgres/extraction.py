@@ -23,21 +23,21 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Extracted(Struct, frozen=True):
-    """The fields of messages, by their names, and what is wrong with messages that are no JSON, by their places."""
+    """The fields of messages, by their names, and the errors of messages that are no JSON, by their places."""
 
     fields: dict[Names, pa.Array]
     invalid: dict[int, str]
 
 
 class Extraction:
-    """Finds some fields."""
+    """Finds the wanted fields."""
 
     def __init__(self, wanted: Iterable[Names]) -> None:
-        """Take the names of fields. None at all still finds what is no JSON."""
+        """Take the names of fields. Without any, it only finds messages that are no JSON."""
         self._layers = [_Layer(group) for group in _apart(sorted(set(wanted)))] or [_Layer([])]
 
     def read(self, payloads: Sequence[bytes]) -> Extracted:
-        """Find them in messages."""
+        """Find the fields in messages."""
         invalid: dict[int, str] = {}
         fields: dict[Names, pa.Array] = {}
         for layer in self._layers:
@@ -46,7 +46,7 @@ class Extraction:
 
 
 def _apart(wanted: list[Names]) -> list[list[Names]]:
-    """Part fields so that none lies within another of its group: a field is read as it is, or looked into."""
+    """Divide fields into groups, so that none lies within another of its group: a field is read whole, or decoded."""
     groups: list[list[Names]] = []
     for names in wanted:
         free = (group for group in groups if not any(_within(names, other) for other in group))
@@ -84,7 +84,7 @@ class _Layer:
         return {names: _column(rows, steps) for names, steps in self._steps.items()}
 
     def _read_slowly(self, payloads: Sequence[bytes], invalid: dict[int, str]) -> dict[Names, pa.Array]:
-        """Read messages of which some are no JSON, or have something else where an object was expected."""
+        """Read messages one by one, because some are no JSON, or have another value where an object was expected."""
         found: dict[Names, list[bytes | None]] = {names: [] for names in self._steps}
         for place, payload in enumerate(payloads):
             try:
@@ -99,7 +99,7 @@ class _Layer:
 
 
 def _struct(tree: Tree) -> type[Struct]:
-    """Make the struct of some fields. Their names may be anything, so that they are numbered."""
+    """Make the struct of some fields. It numbers them, because their names need not be identifiers."""
     numbered = [
         (f"f{number}", name, _struct(below) if below else None) for number, (name, below) in enumerate(tree.items())
     ]

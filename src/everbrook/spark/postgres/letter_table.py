@@ -1,9 +1,9 @@
-"""Dead letters of a table: messages that fit in no row, with the reason.
+"""Dead letters of a table: messages that can't be rows, with the reason.
 
-They are written to a table in the transaction of the rows beside them. Where they should go to a stream, the table is
-an outbox: when all rows of a batch are committed, its dead letters are appended with the query as the producer and the
-batch as the epoch, and then deleted. A run that ends in between is followed by one that appends them again, and the
-server recognises the duplicates.
+They are written to a table, in the transaction of the rows beside them. If they go to a stream, the table is an outbox:
+when all rows of a batch are committed, its dead letters are appended with the query as the producer and the batch as
+the epoch, and then deleted. A run that ends in between is followed by one that appends them again, and the server
+recognises the duplicates.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ _DELETE = "DELETE FROM {table} WHERE sink = %s AND batch = %s"
 
 
 def prepare(cursor: Cursor, options: DeadLetterOptions) -> None:
-    """Create the table, if it is not there."""
+    """Create the table unless it exists."""
     create(cursor, options.table, _CREATE)
 
 

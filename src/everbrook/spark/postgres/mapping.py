@@ -1,4 +1,4 @@
-"""Mappings: which part of a message goes into which column. A batch of messages becomes columns of texts.
+"""Mappings: which part of a message goes into which column. A batch of messages becomes columns of text.
 
 The path of a column says where its value is:
 
@@ -10,8 +10,8 @@ The path of a column says where its value is:
 `@operation` is what an event does, in whichever dialect it is written. A message that does not fit its columns is a
 misfit, by its index, with the reason; the other messages are written.
 
-Tables that do not exist are created for their mapping. `session_events` has a unique key of stream and offset, also if
-somebody else made it without one.
+Tables that do not exist are created for their mapping. `session_events` gets a unique key of stream and offset, also if
+it was created without one.
 """
 
 import re
@@ -32,7 +32,7 @@ from everbrook.spark.postgres.table import Table, create, exists, identifier_of,
 STREAM, OFFSET, NEXT_OFFSET, VALUE = "stream", "offset", "next_offset", "value"
 """Columns of the source."""
 METADATA = ("stream", "offset", "next_offset", "content_type", "time")
-"""What the source tells of each message, in columns of these names."""
+"""The metadata of each message, in columns of the source with these names."""
 OPERATION = "operation"
 
 _SEGMENT = re.compile(r'"((?:[^"\\]|\\.)+)"|([^\s."$@][^."]*)')
@@ -49,7 +49,7 @@ class Metadata(Struct, frozen=True):
 
 
 class Field(Struct, frozen=True):
-    """A field of the message, by the names that lead to it. None of them lead to all of it."""
+    """A field of the message, by the path of names. The empty path is the whole message."""
 
     names: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ WHOLE, KEY_PATH, TYPE_PATH, VALUE_PATH = Field(), Field(("key",)), Field(("type"
 
 
 def parse_path(text: str) -> Path:
-    """Read a path. A ValueError says what is wrong with it."""
+    """Parse a path. Raise ValueError if it is invalid."""
     if text == "$":
         return WHOLE
     if text.startswith("@"):
@@ -95,7 +95,7 @@ def _quoted(name: str) -> str:
 
 
 _OPERATIONS = ((OPERATION,), ("headers", OPERATION), ("headers", "control"))
-"""Where the dialects write what an event does."""
+"""The fields where the dialects have the operation of an event."""
 
 SESSION_EVENTS = {
     "stream_name": "@stream",
@@ -117,7 +117,7 @@ SESSION_STATE = {
 
 
 class MappedColumn(Struct, frozen=True):
-    """A column, what it takes, and where that is found."""
+    """A column, its kind, and the path of its value."""
 
     column: str
     kind: str
@@ -135,12 +135,12 @@ class Mapping(Struct, frozen=True):
         return tuple(place.column for place in self.places)
 
     def column_at(self, path: Path) -> str | None:
-        """Return the column that takes what is found at a path."""
+        """Return the column of a path."""
         return next((place.column for place in self.places if place.path == path), None)
 
 
 def parse_columns(columns: Given[str, str]) -> dict[str, Path]:
-    """Read the mapping that a user gave."""
+    """Parse the mapping of a user."""
     if not columns:
         raise InvalidOption("columns must name one column at least, such as {'payload': '$'}")
     parsed: dict[str, Path] = {}
@@ -153,26 +153,26 @@ def parse_columns(columns: Given[str, str]) -> dict[str, Path]:
 
 
 def mapping_of(table: Table, paths: Given[str, Path]) -> Mapping:
-    """Join a mapping with what the table's columns take."""
+    """Combine a mapping with the kinds of the table's columns."""
     return Mapping(tuple(MappedColumn(name, table.columns[name].kind, path) for name, path in paths.items()))
 
 
 class Mapped(Struct, frozen=True):
-    """Messages as columns of texts, and those of them that do not fit."""
+    """Messages as columns of text, and the reasons of those that do not fit."""
 
     columns: list[pa.Array]
     misfits: dict[int, str]
 
 
 class Mapper:
-    """Makes columns of messages. It is made where it is used: what it decodes with can't be sent."""
+    """Makes columns of messages. Each process makes its own, because decoders can't be pickled."""
 
     def __init__(self, mapping: Mapping) -> None:
         self._mapping = mapping
         fields = {place.path.names for place in mapping.places if isinstance(place.path, Field) and place.path.names}
         if any(place.path == Metadata(OPERATION) for place in mapping.places):
             fields |= set(_OPERATIONS)
-        # A whole message is checked to be JSON only where it has to be.
+        # A whole message is only checked to be JSON if its column requires that.
         of_json = any(place.path == WHOLE and place.kind in {JSON, JSONB} for place in mapping.places)
         self._extraction = Extraction(fields) if fields or of_json else None
 
@@ -200,7 +200,7 @@ class Mapper:
 
 
 def _values(path: Path, extracted: Extracted) -> pa.Array:
-    """Return what was found at a path. An operation is in the first of the places where it may be."""
+    """Return the values at a path. An operation is the first value of its possible fields."""
     if isinstance(path, Field):
         return extracted.fields[path.names]
     return pc.coalesce(*(extracted.fields[names] for names in _OPERATIONS))
@@ -218,7 +218,7 @@ def _whole(place: MappedColumn, payloads: pa.Array, misfits: dict[int, str]) -> 
 
 
 def _note_nuls(place: MappedColumn, payloads: pa.Array, misfits: dict[int, str]) -> None:
-    """Note messages with the character that Postgres can't keep. In JSON it is only found where it is escaped."""
+    """Note messages with U+0000, which Postgres can't store. JSON only has it escaped."""
     in_json = place.kind == JSONB
     suspects = pc.match_substring(payloads, "\\u0000" if in_json else "\0")
     if not pc.any(suspects).as_py():
@@ -233,7 +233,7 @@ def _text(number: int, value: bytes, misfits: dict[int, str]) -> bytes | None:
     try:
         value.decode()
     except UnicodeDecodeError as error:
-        misfits[number] = f"is no text in UTF-8: {error}"
+        misfits[number] = f"is not UTF-8: {error}"
         return None
     return value
 
@@ -256,7 +256,7 @@ _STATE_KEY: tuple[Path, ...] = (STREAM_PATH, TYPE_PATH, KEY_PATH)
 
 
 def create_events(cursor: Cursor, name: str) -> None:
-    """Make a table of events, or give one that is there the key that it lacks."""
+    """Create a table of events, or add the key that an existing one lacks."""
     if not exists(cursor, name):
         create(cursor, name, EVENTS)
         return
@@ -274,7 +274,7 @@ def create_events(cursor: Cursor, name: str) -> None:
 
 
 def create_mapped(cursor: Cursor, name: str, paths: dict[str, Path], mode: str) -> None:
-    """Make a table for a mapping: JSON for whole messages and values, text for fields."""
+    """Create a table for a mapping: JSON for whole messages and values, text for fields."""
     if exists(cursor, name):
         return
     columns = [SQL("{} {}").format(Identifier(column), SQL(_type(path))) for column, path in paths.items()]

@@ -1,7 +1,7 @@
 """The messages of Postgres' output plugin `pgoutput`, version 1 of its protocol: bytes in, values out.
 
-Nothing is read or written here. Values of columns stay the text that Postgres sent: what they mean depends on types,
-which are no matter of the protocol. Messages that this project has no use for (origins, custom messages) are None.
+The module does no input or output. Values of columns stay the text that Postgres sent: their meaning depends on types,
+which are not part of the protocol. Messages that a capture does not use (origins, types, custom messages) are None.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Tuple = list[bytes | None]
 """The values of a row by column. None is NULL, and `UNCHANGED` a large value that an update has not touched."""
 
 UNCHANGED: Final = b"\x00unchanged"
-"""No text of Postgres holds a zero byte, so that nothing else can be this; compare it by `is`."""
+"""A value that no text of Postgres equals, because text has no zero byte. Compare it by `is`."""
 
 _BEGIN = Layout(">QqI")
 _COMMIT = Layout(">BQQq")
@@ -48,7 +48,7 @@ class Commit(Struct, frozen=True, gc=False):
 
 
 class Column(Struct, frozen=True, array_like=True):
-    """A column of a table as it is at some time."""
+    """A column of a table at some time."""
 
     name: str
     type_oid: int
@@ -64,7 +64,7 @@ class Relation(Struct, frozen=True):
     identity: str
     columns: tuple[Column, ...]
     identifying: frozenset[str]
-    """The columns that old rows are sent with."""
+    """The columns that old rows contain."""
 
 
 class Insert(Struct, frozen=True):
@@ -75,7 +75,7 @@ class Insert(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """A row that has changed. `old` is there if its identity changed, or if the table's identity is the whole row."""
+    """A changed row. `old` is given if its identity changed, or if the table's identity is the whole row."""
 
     relation_id: int
     old: Tuple | None
@@ -102,7 +102,7 @@ Message = Begin | Commit | Relation | Insert | Update | Delete | Truncate
 
 
 def parse_message(data: bytes) -> Message | None:
-    """Read one message. None is one of a kind that is passed over."""
+    """Parse one message. None for kinds that are skipped."""
     try:
         parse = _PARSERS[data[0]]
         return parse(data)

@@ -1,7 +1,8 @@
 """Positions: how far a sink has come in each stream, kept in the database that it writes to.
 
 A position advances in the transaction that writes the rows, so both happen or neither does. Rows before the position of
-their stream are there already. A transaction locks the positions of its streams, so two runs of a query can't mix.
+their stream are in the table already. A transaction locks the positions of its streams, so that two runs of a query
+wait for each other.
 
 A position belongs to one incarnation of the stream: another incarnation is written from its beginning, whichever query
 wrote the one before. Where the incarnation is not known, a stream that is at its beginning again in a later batch of
@@ -56,7 +57,7 @@ _UNKNOWN = """
 """
 _CLOCKS_DIFFER = timedelta(hours=1)
 _BEGINNING = re.compile(r"-1|[0_]*")
-"""Where streams begin: at zero, in however many parts a server counts; or what is asked for to get all."""
+"""Offsets at the beginning of a stream: zero, in however many parts a server writes it, or -1 for everything."""
 
 
 class PositionWentBack(Exception):
@@ -66,8 +67,8 @@ class PositionWentBack(Exception):
 
 
 class Writer(Struct, frozen=True):
-    """The writer of a batch: its sink, its query, the number of the batch, and what is known of streams that it reads:
-    their incarnations, and when they were created.
+    """The writer of a batch: the sink, the query and the number of the batch, and of the streams that it reads the
+    incarnations and the times of creation, as far as they are known.
     """
 
     sink: str
@@ -89,13 +90,13 @@ class Reached(Struct, frozen=True):
     def begins_anew(self, writer: Writer, stream: str, offset: str) -> bool:
         """Return whether a stream that continues at an offset is another one of the same name."""
         later = self.query == writer.query and self.batch < writer.batch
-        told = writer.incarnations.get(stream)
-        if told and self.incarnation:
-            if told != self.incarnation and self.query == writer.query and not later:
+        incarnation = writer.incarnations.get(stream)
+        if incarnation and self.incarnation:
+            if incarnation != self.incarnation and self.query == writer.query and not later:
                 raise self._went_back(writer, stream, offset)
-            return told != self.incarnation
+            return incarnation != self.incarnation
         created = writer.created_at_ms.get(stream)
-        if told and self.next_offset and created is not None and self._precedes(created, writer, stream, offset):
+        if incarnation and self.next_offset and created is not None and self._precedes(created, writer, stream, offset):
             return True
         if not later or offset >= self.next_offset:
             return False
@@ -124,8 +125,8 @@ class Reached(Struct, frozen=True):
         return PositionWentBack(
             f"rows of the stream {stream!r} at {offset} come in batch {writer.batch}, but it was written up to "
             f"{self.next_offset} in batch {self.batch}: an older checkpoint was put back, or the stream was created "
-            "anew. Start with a new checkpoint: a table that has a key leaves out what is there; empty one that has "
-            "none first. Nothing of the batch was written"
+            "anew. Start with a new checkpoint: a table with a unique key leaves out existing rows; empty one "
+            "without a key first. Nothing of the batch was written"
         )
 
 
@@ -137,7 +138,7 @@ def prepare(cursor: Cursor) -> None:
 
 
 def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached]:
-    """Hold the positions of some streams until the end of the transaction."""
+    """Lock the positions of streams until the end of the transaction, and return them."""
     wanted = sorted(streams)
     found = cursor.execute(_LOCK, [sink, wanted]).fetchall()
     if len(found) < len(wanted):
@@ -152,7 +153,7 @@ def _reached(row: Sequence[object]) -> Reached:
 
 
 def unknown(cursor: Cursor, writer: Writer) -> list[str]:
-    """Name streams whose position does not tell the incarnation, where the time of their creation is unknown too."""
+    """Return the streams whose position has no incarnation, and whose time of creation is unknown too."""
     streams = sorted(writer.incarnations.keys() - writer.created_at_ms.keys())
     return [str(stream) for (stream,) in cursor.execute(_UNKNOWN, [writer.sink, streams]).fetchall()]
 
@@ -166,7 +167,7 @@ def advance(cursor: Cursor, writer: Writer, ends: dict[str, Position]) -> None:
 def forget(url: str, sink: str) -> int:
     """Delete the positions of a sink, and return their number.
 
-    What it has written stays. Whatever reads the streams again writes to a table without a unique key again.
+    Rows stay in the table. A query that reads the streams again writes them a second time if the table has no key.
     """
     with connect(DatabaseOptions(url)) as connection, connection.cursor() as cursor:
         if not exists(cursor, TABLE):

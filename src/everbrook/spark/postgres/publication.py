@@ -1,6 +1,6 @@
 """The publication and what it needs, checked and made on first use.
 
-What a role may not change is said in an error, as the command that someone else can run.
+If the role lacks a right, the error has the command that another role can run.
 
 Postgres logs whole old rows (REPLICA IDENTITY FULL) where the capture needs them: where a row may change its stream, or
 its key is no primary key. Where a large value could be left out, they are wanted but not required. Partitions that are
@@ -30,11 +30,11 @@ _ACTIONS = ("insert", "update", "delete", "truncate")
 
 
 class _Lacking(Struct, frozen=True):
-    """The tables whose old rows are not logged in full, and the reason why they should be."""
+    """The partitions whose old rows are not logged in full, and the reason why they should be."""
 
     leaves: list[Leaf]
     need: str | None
-    """What can't do without. None if nothing does, and it is only for large values."""
+    """What requires whole rows. None if they are only useful, for large values."""
 
 
 def identify(connection: Connection, options: CaptureOptions, table: Table) -> None:
@@ -60,7 +60,10 @@ def identify(connection: Connection, options: CaptureOptions, table: Table) -> N
 
 
 def identify_later(connection: Connection, options: CaptureOptions, table: Table) -> None:
-    """Do the same while changes are read: only what has to be done is refused, and what can't be done now is later."""
+    """Do the same while changes are read.
+
+    An error is raised only if whole rows are required; otherwise it is tried later.
+    """
     try:
         with suppress(PostgresAway):
             identify(connection, options, table)
@@ -82,7 +85,7 @@ def _lacking(connection: Connection, options: CaptureOptions, table: Table) -> _
 
 
 def _forbidden(connection: Connection, table: Table, leaves: list[Leaf]) -> str | None:
-    """Say what has to be changed first, if updates would be refused once whole rows are logged."""
+    """Return what must be changed first, if Postgres would refuse updates once whole rows are logged."""
     version, relations = connection.info.server_version, [table.oid, *(leaf.oid for leaf in leaves)]
     if version >= _COLUMN_LISTS_SINCE and connection.execute(_LISTED, [relations]).fetchone():
         return "rather publish all its columns: with a list of columns Postgres would refuse updates then"
@@ -92,7 +95,7 @@ def _forbidden(connection: Connection, table: Table, leaves: list[Leaf]) -> str 
 
 
 def change(connection: Connection, statement: sql.Composed, otherwise: str) -> None:
-    """Run a statement that others may have to run, or that has to wait for a lock."""
+    """Run a statement that may lack a right, or wait too long for a lock."""
     try:
         connection.execute(statement)
     except psycopg.errors.InsufficientPrivilege as error:
@@ -104,7 +107,7 @@ def change(connection: Connection, statement: sql.Composed, otherwise: str) -> N
 
 
 class Published(Struct, frozen=True):
-    """A table as its publication shows it: only some columns perhaps, and only rows that fit a condition."""
+    """A table as published: possibly with only some columns, and only rows that fit a condition."""
 
     table: Table
     row_filter: str | None = None
@@ -113,7 +116,7 @@ class Published(Struct, frozen=True):
 
 
 def check_server(connection: Connection) -> None:
-    """Refuse a Postgres that has no changes to tell."""
+    """Refuse a server from which changes can't be captured."""
     if connection.info.server_version < OLDEST:
         raise CaptureRefused(f"Postgres 14 or newer is needed, this is {connection.info.server_version // 10_000}")
     level = _setting(connection, "wal_level")
@@ -124,7 +127,7 @@ def check_server(connection: Connection) -> None:
         )
     encoding = _setting(connection, "server_encoding")
     if encoding == "SQL_ASCII":
-        raise CaptureRefused("a database of the encoding SQL_ASCII can't be captured: its texts may be of any encoding")
+        raise CaptureRefused("a database of the encoding SQL_ASCII can't be captured: its text may have any encoding")
 
 
 def _setting(connection: Connection, name: str) -> str:
@@ -180,7 +183,7 @@ def _require_fixed_key(table: Table, key_columns: tuple[str, ...]) -> None:
 
 
 def publish(connection: Connection, options: CaptureOptions, tables: list[Table]) -> list[Published]:
-    """Make the publication, or add missing tables to it, and make Postgres log old rows."""
+    """Create the publication, or add missing tables to it, and let Postgres log old rows."""
     for table in tables:
         identify(connection, options, table)
     found = find_publication(connection, options.publication)
@@ -191,16 +194,16 @@ def publish(connection: Connection, options: CaptureOptions, tables: list[Table]
         change(connection, made.format(name, listed), "the publication can't be made")
     else:
         require_all_actions(options.publication, found, tables)
-        told = {oid for oid, *_ in shown(connection, options.publication)}
+        members = {oid for oid, *_ in shown(connection, options.publication)}
         for table in tables:
-            if table.oid not in told:
+            if table.oid not in members:
                 statement = sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, table.identifier)
                 change(connection, statement, f"{table.full_name} is not in the publication")
     return as_published(connection, options.publication, tables)
 
 
 def find_publication(connection: Connection, name: str) -> dict[str, bool]:
-    """Look up what a publication tells. Nothing if there is none."""
+    """Look up which actions a publication has. Empty if it does not exist."""
     row = connection.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s", [name]
     ).fetchone()
@@ -208,12 +211,12 @@ def find_publication(connection: Connection, name: str) -> dict[str, bool]:
 
 
 def lacking_actions(found: dict[str, bool]) -> list[str]:
-    """Return the kinds of changes that a publication leaves out."""
+    """Return the actions that a publication lacks."""
     return [action for action in _ACTIONS if not found[action]]
 
 
 def require_all_actions(name: str, found: dict[str, bool], tables: list[Table]) -> None:
-    """Refuse a publication that leaves something out."""
+    """Refuse a publication that leaves out changes."""
     missing = lacking_actions(found)
     if missing:
         raise CaptureRefused(
@@ -230,28 +233,28 @@ def require_all_actions(name: str, found: dict[str, bool], tables: list[Table]) 
 def shown(connection: Connection, publication: str) -> list[tuple[Any, ...]]:
     """Return the tables of a publication, with their columns, row filter and the number of their entries.
 
-    A table has another entry when it was taken out and put in again, or with other columns or another condition. One
-    that is told because all tables are has none.
+    A table gets another entry when it is removed and added again, also with other columns or another condition. A
+    table of a publication of all tables has no entry.
     """
     more = "attnames::text[], rowfilter" if connection.info.server_version >= _ROW_FILTERS_SINCE else "NULL, NULL"
     query = f"""
-        SELECT told.oid::int8, {more}, (
+        SELECT listed.oid::int8, {more}, (
             SELECT r.oid::int8 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
-            WHERE p.pubname = told.pubname AND r.prrelid = told.oid)
+            WHERE p.pubname = listed.pubname AND r.prrelid = listed.oid)
         FROM (SELECT *, (quote_ident(schemaname) || '.' || quote_ident(tablename))::regclass::oid AS oid
-            FROM pg_publication_tables WHERE pubname = %s) told
+            FROM pg_publication_tables WHERE pubname = %s) listed
     """  # noqa: S608 - of two constants
     return connection.execute(query, [publication]).fetchall()
 
 
 def as_published(connection: Connection, publication: str, tables: list[Table]) -> list[Published]:
-    """Leave out the columns and rows that a publication does not contain."""
-    told = {oid: others for oid, *others in shown(connection, publication)}
+    """Return tables without the columns that a publication leaves out, and with its row filters."""
+    members = {oid: others for oid, *others in shown(connection, publication)}
     published = []
     for table in tables:
-        if table.oid not in told:
+        if table.oid not in members:
             raise CaptureRefused(f"{table.full_name} is not in the publication {publication!r}")
-        names, condition, member = told[table.oid]
+        names, condition, member = members[table.oid]
         columns = tuple(each for each in table.columns if names is None or each.name in names)
         published.append(Published(replace(table, columns=columns), condition, member))
     return published

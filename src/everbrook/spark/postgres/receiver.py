@@ -1,8 +1,8 @@
 """Receives changes in a thread, and keeps them until the batch that has them is committed.
 
 The slot is confirmed only up to what Spark has committed: Postgres sends everything else again after a crash. When the
-connection breaks, a new one continues where the slot is, and the receiver skips what it has already: nothing is lost or
-given twice. Postgres hears from the receiver even while the buffer is full and nothing is received, because it ends
+connection breaks, a new one begins at the confirmed position of the slot, and the receiver skips what it has already:
+nothing is lost or duplicated. The receiver sends feedback even while the buffer is full, because Postgres ends
 connections that are silent.
 
 The buffer is bounded: when it is full, nothing more is received, and Postgres waits. Only a batch that was planned
@@ -40,7 +40,7 @@ _BUFFERED_BATCHES = 4
 
 
 class Buffer:
-    """Changes in their order, with how far everything was received."""
+    """Changes in order, and the position up to which everything was received."""
 
     def __init__(self, position: CapturePosition, max_rows: int, max_bytes: int) -> None:
         self.begun = position.order
@@ -53,7 +53,7 @@ class Buffer:
         self._error: BaseException | None = None
 
     def put(self, events: list[Event]) -> None:
-        """Add what was received."""
+        """Add received events."""
         with self._changed:
             for event in events:
                 if event.rows:
@@ -64,36 +64,36 @@ class Buffer:
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Raise an error in all waiting threads: nothing more comes."""
+        """Raise an error in all waiting threads: no more changes come."""
         with self._changed:
             self._error = error
             self._changed.notify_all()
 
     @property
     def reached(self) -> Order:
-        """How far everything was received."""
+        """The position up to which everything was received."""
         return self._reached
 
     @property
     def row_count(self) -> int:
-        """How many rows wait to be committed."""
+        """The number of rows that are not committed."""
         return self._rows
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be received for now."""
+        """Whether the receiver should pause."""
         large = self._rows >= self._max_rows or self._bytes >= self._max_bytes
         return large and self._reached >= self._required
 
     def require(self, until: Order) -> None:
-        """Take everything up to a position, however much it is: a batch that was decided on has to be given."""
+        """Accept everything up to a position, whatever its size: a batch that Spark has logged must be complete."""
         with self._changed:
             self._required = max(self._required, until)
 
     def wait(self, start: Order, until: Order | None, timeout_secs: float) -> Order:
         """Wait for changes after a position, or for everything up to another one, and return the position reached.
 
-        Changes that have come are given before the error that there are no more.
+        Changes that were received are returned before an error is raised.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._error or self._ready(start, until), timeout_secs)
@@ -109,7 +109,7 @@ class Buffer:
     def end(self, start: Order, until: Order | None, max_rows: int, max_bytes: int) -> tuple[CapturePosition, int]:
         """Decide how far a batch goes: to the last change that fits, or to where everything was received.
 
-        Also says how many rows it has.
+        Return the end and the number of rows.
         """
         with self._changed:
             first = self._after(start)
@@ -125,7 +125,7 @@ class Buffer:
             return self._at(self._reached, self._shapes), rows
 
     def _after(self, order: Order) -> int:
-        """Find the first change after a position."""
+        """Return the index of the first change after a position."""
         return bisect_right(self._events, order, key=lambda event: event.order)
 
     def _at_event(self, place: int) -> CapturePosition:
@@ -150,7 +150,7 @@ class Buffer:
 
 
 class Receiver:
-    """Reads from a slot, from a position on."""
+    """Reads changes from a slot, from a position on."""
 
     def __init__(
         self,
@@ -181,14 +181,14 @@ class Receiver:
         self._feedback_at = self._well_at = time.monotonic()
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
-        # The thread closes the end that it reads, and `close` the end that it writes.
+        # The thread closes the end of the pipe that it reads, and `close` the end that it writes.
         self._woken, self._wake = os.fdopen(woken, "rb", buffering=0), os.fdopen(wake, "wb", buffering=0)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"everbrook-{options.slot}", daemon=True)
         self._thread.start()
 
     def confirm(self, position: CapturePosition) -> None:
-        """Let Postgres forget what is committed."""
+        """Confirm a committed position to Postgres, and drop its changes from the buffer."""
         self.buffer.forget(position.order)
         self._confirmed = max(self._confirmed, position.lsn)
         self._wake_thread()
@@ -228,7 +228,7 @@ class Receiver:
                 logger.warning("changes can't be received for now: %s", error)
                 pause_secs = _FIRST_PAUSE_SECS if self._well_at > began else min(2 * pause_secs, _LONGEST_PAUSE_SECS)
                 time.sleep(pause_secs)
-            except BaseException as error:  # noqa: BLE001 - it is raised again, by whoever waits for changes
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for changes
                 self.buffer.fail(error)
                 return
 
@@ -254,7 +254,7 @@ class Receiver:
             self._watch.look(connection, self.buffer.reached[0])
 
     def _turn(self, replication: Replication) -> None:
-        """Receive some frames, tell Postgres of it, and wait if there were none."""
+        """Receive some frames, send feedback, and wait if there were none."""
         self._well_at = time.monotonic()
         waiting = [self._woken.fileno()]
         if not self.buffer.full:
@@ -268,7 +268,7 @@ class Receiver:
             self._woken.read(4096)
 
     def _take(self, replication: Replication) -> bool:
-        """Receive frames as long as there are any, up to a number, and say whether there were any."""
+        """Receive available frames, up to a number, and return whether there were any."""
         events: list[Event] = []
         count = 0
         try:
@@ -283,19 +283,19 @@ class Receiver:
         return count > 0
 
     def _event(self, replication: Replication, frame: bytes) -> Event | None:
-        told = parse_frame(frame)
-        if isinstance(told, Data):
-            message = parse_message(told.payload)
+        parsed = parse_frame(frame)
+        if isinstance(parsed, Data):
+            message = parse_message(parsed.payload)
             if isinstance(message, Relation) and self._watch.unsure:
-                self._look()  # before its rows: something about this table, or about the publication, is new
+                self._look()  # before its rows: the table or the publication may have changed
             return None if message is None else self._transcriber.feed(message)
-        self._received = max(self._received, told.wal_end)
-        if told.reply_wanted:
+        self._received = max(self._received, parsed.wal_end)
+        if parsed.reply_wanted:
             replication.send_feedback(self._received)
-        return self._transcriber.reached(told.wal_end)
+        return self._transcriber.reached(parsed.wal_end)
 
     def _send_feedback(self, replication: Replication) -> None:
-        """Tell Postgres of what is new: at once of what is committed, now and then of what was received."""
+        """Send feedback: at once for what was committed, at intervals for what was received."""
         now = time.monotonic()
         if self._confirmed > self._confirmed_to_postgres or now - self._feedback_at > self._feedback_secs:
             confirmed = self._confirmed if self._confirmed > self._confirmed_to_postgres else 0

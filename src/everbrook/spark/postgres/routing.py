@@ -20,15 +20,15 @@ from everbrook.spark.postgres.pgoutput import UNCHANGED, Tuple
 Order = tuple[int, int]
 
 NAMED = "streams.jsonl"
-"""The file of the streams that a column has named."""
+"""The file of streams that are named by a column."""
 _ESCAPED = re.compile(rb"[\x00-\x20\x7f/\\%~?#]")
 _MAX_VALUE_BYTES = 200
 NULL, EMPTY = "~null", "~empty"
-"""What stands for a column that has no value, and for an empty text. Values that begin so are escaped."""
+"""The segments for NULL and for empty text. `~` in a value is escaped, so that no value equals them."""
 
 
 class Routing(Struct, frozen=True):
-    """What the user has said about streams."""
+    """The options that name streams."""
 
     stream: str | None = None
     prefix: str = ""
@@ -41,7 +41,7 @@ class Routing(Struct, frozen=True):
         return self.prefix + format_segment(table.encode()) if self.stream is None else self.stream
 
     def shared(self, table: str, tables: frozenset[str]) -> frozenset[str]:
-        """Return the tables whose rows are in the same streams as those of one."""
+        """Return the tables whose rows share streams with those of one table."""
         return frozenset({table}) if self.stream is None and self.column is None else tables
 
 
@@ -54,12 +54,16 @@ class Streams:
         self._by_value: dict[bytes | None, str] = {}
         self._first: dict[str, Order] = {}
         self._unwritten: list[str] = []
-        self._lock = threading.Lock()  # one thread names streams, another writes them down
+        # The receiver names streams in its thread, and the thread of Spark's batches writes them to the file.
+        self._lock = threading.Lock()
         if routing.column is not None and self._path.exists():
             self._load()
 
     def _load(self) -> None:
-        """Read what was written down. A line that was being written when the process was killed was never relied on."""
+        """Read the file.
+
+        No batch depends on an incomplete line: the process was killed before the batch was planned.
+        """
         text = self._path.read_text()
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
@@ -89,7 +93,7 @@ class Streams:
         return name
 
     def note(self, name: str, order: Order) -> None:
-        """Remember the position of the first row of a stream."""
+        """Record the position of the first row of a stream."""
         with self._lock:
             self._first[name] = order
             self._unwritten.append(name)
@@ -109,11 +113,11 @@ class Streams:
             return sorted(known for known, first in self._first.items() if first < order)
 
     def shared(self, table: str, tables: frozenset[str]) -> frozenset[str]:
-        """Return the tables whose rows are in the same streams as those of one."""
+        """Return the tables whose rows share streams with those of one table."""
         return self._routing.shared(table, tables)
 
     def write(self) -> None:
-        """Write down what was named since. It is on disk when this returns."""
+        """Append new streams to the file, and sync it."""
         with self._lock:
             lines = "".join(json.dumps([name, *self._first[name]]) + "\n" for name in self._unwritten)
             self._unwritten.clear()
@@ -125,7 +129,7 @@ class Streams:
 
 
 def format_segment(value: bytes | None) -> str:
-    """Make a segment of a stream's path of a value, another one for each."""
+    """Format a value as a segment of a stream's path. Different values have different segments."""
     if not value:
         return NULL if value is None else EMPTY
     escaped = _ESCAPED.sub(lambda found: b"%%%02X" % found[0][0], value)

@@ -1,8 +1,8 @@
 """Replication slots: Postgres keeps changes there until they are confirmed, and sends them over one connection.
 
 The connection is libpq's, through the low level of psycopg, which has no replication protocol but carries its bytes.
-Postgres is told two things separately: what was received, so that it can shut down without waiting for a confirmation;
-and what may be removed, only when there is something new to confirm.
+Feedback has two positions: what was received, so that Postgres can shut down without waiting for a confirmation; and
+what is confirmed and may be removed, only when that has advanced.
 """
 
 import select
@@ -24,7 +24,7 @@ _KEEPALIVE = Layout(">cQqB")
 _FEEDBACK = Layout(">cQQQqB")
 _EPOCH_OF_POSTGRES_SECS = 946_684_800
 _PATIENT = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0"}
-"""A copy takes as long as it takes, and the connection that its snapshot is of does nothing meanwhile."""
+"""No timeouts: a copy may take long, and the connection that exported its snapshot is idle meanwhile."""
 _IN_USE, _NO_OBJECT, _NOT_READY, _NOT_ALLOWED = "55006", "42704", "55000", "42501"
 Connection = psycopg.Connection[Any]
 _FREE_WITHIN_SECS = 30.0
@@ -51,7 +51,7 @@ class Keepalive(Struct, frozen=True, gc=False):
 
 
 def parse_frame(frame: bytes) -> Data | Keepalive:
-    """Read what Postgres sends in a copy that goes both ways."""
+    """Parse a frame of Postgres in COPY BOTH mode."""
     if frame[:1] == b"w":
         return Data(frame[_DATA.size :])
     if frame[:1] == b"k":
@@ -61,17 +61,17 @@ def parse_frame(frame: bytes) -> Data | Keepalive:
 
 
 def format_feedback(received: int, confirmed: int, now_secs: float) -> bytes:
-    """Write the answer: what was received, and what may be forgotten. 0 confirms nothing."""
+    """Format feedback: the received and the confirmed position. 0 confirms nothing."""
     now_us = int((now_secs - _EPOCH_OF_POSTGRES_SECS) * 1_000_000)
     return _FEEDBACK.pack(b"r", received, confirmed, confirmed, now_us, 0)
 
 
 def conninfo(url: str, **settings: str) -> str:
-    """Add what every connection of a capture needs to the URL of a database."""
+    """Return the connection string of a capture: the URL of the database, with timeouts and session settings."""
     given = str(conninfo_to_dict(url).get("options") or "")
     needed = (f"-c {name}={value.replace(' ', '')}" for name, value in (SESSION | _PATIENT).items())
     options = " ".join([given, *needed]).strip()
-    # A connection whose other end has vanished is noticed by its silence.
+    # Keepalives detect a connection whose other end has vanished.
     alive = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3", "connect_timeout": "10"}
     return make_conninfo(url, **{"application_name": "everbrook", "options": options, **alive, **settings})
 
@@ -101,9 +101,9 @@ class Replication:
         self._pg.finish()
 
     def create_slot(self, slot: str) -> tuple[str, str]:
-        """Make a slot.
+        """Create a slot.
 
-        Returns the LSN it begins at, and the snapshot of that moment, which lasts for this connection.
+        Return its first LSN, and a snapshot of that moment, which lasts as long as this connection.
         """
         result = self._run(f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL pgoutput EXPORT_SNAPSHOT')
         point, snapshot = result.get_value(0, 1), result.get_value(0, 2)
@@ -125,7 +125,7 @@ class Replication:
         return result
 
     def receive(self) -> bytes | None:
-        """Return the next frame that was received. None if there is none."""
+        """Return the next received frame, or None."""
         size, data = self._pg.get_copy_data(1)
         if size > 0:
             return bytes(data)
@@ -140,11 +140,11 @@ class Replication:
 
     @property
     def socket(self) -> int:
-        """The descriptor that something comes from."""
+        """The descriptor of the connection, for `select`."""
         return self._pg.socket
 
     def send_feedback(self, received: int, confirmed: int = 0) -> None:
-        """Tell Postgres what was received, and what it may remove."""
+        """Report to Postgres what was received, and confirm what it may remove."""
         if confirmed:
             self._pg.put_copy_data(format_feedback(received, confirmed, time.time()))
         self._pg.put_copy_data(format_feedback(received, 0, time.time()))
@@ -164,7 +164,7 @@ def not_allowed(message: str) -> CaptureRefused:
 
 
 def _error_of(result: "pq.abc.PGresult | None") -> CaptureError:
-    """Make the error for an answer of Postgres."""
+    """Make the error for a result of Postgres."""
     if result is None:
         return PostgresAway("Postgres has ended the connection")
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
@@ -185,16 +185,16 @@ class Status(Struct, frozen=True):
 
     slot: str
     active: bool
-    """Whether somebody reads from it."""
+    """Whether a client reads from it."""
     wal_status: str
-    """`reserved`, `extended`, `unreserved` or `lost`, as Postgres has it. `missing`: there is no such slot."""
+    """`reserved`, `extended`, `unreserved` or `lost`, as in Postgres. `missing`: the slot does not exist."""
     confirmed_lsn: str = ""
     lag_bytes: int = 0
-    """How much has been written since what is confirmed."""
+    """The size of the log after the confirmed position."""
     retained_bytes: int = 0
-    """How much Postgres keeps on disk because of this slot."""
+    """The size of the log that Postgres keeps on disk because of this slot."""
     safe_bytes: int | None = None
-    """How much can be written until the slot is lost. None if nothing limits it."""
+    """How much log can be written until the slot is lost. None if it is unlimited."""
 
 
 def status(url: str, slot: str) -> Status:
@@ -242,12 +242,12 @@ def check_slot(connection: Connection, slot: str, done_lsn: int) -> None:
 
 
 def slot_exists(connection: Connection, slot: str) -> bool:
-    """Return whether there is a slot of that name."""
+    """Return whether a slot of this name exists."""
     return connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone() is not None
 
 
 def drop_slot(connection: Connection, slot: str, within_secs: float = _FREE_WITHIN_SECS) -> None:
-    """Drop a slot, if it exists. If a client reads from it, wait until that has ended."""
+    """Drop a slot, if it exists. If a client reads from it, wait until the client has ended."""
     deadline = time.monotonic() + within_secs
     while slot_exists(connection, slot):
         try:
@@ -263,7 +263,10 @@ def drop_slot(connection: Connection, slot: str, within_secs: float = _FREE_WITH
 
 
 def drop(url: str, slot: str, publication: str | None = None, *, keep_publication: bool = False) -> None:
-    """Drop the slot and the publication of a capture, if they exist. A publication of the user's own may be kept."""
+    """Drop the slot and the publication of a capture, if they exist.
+
+    A publication that the user created may be kept.
+    """
     try:
         with connect(url) as connection:
             drop_slot(connection, slot)

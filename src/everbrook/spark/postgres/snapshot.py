@@ -41,12 +41,12 @@ class TableRecord(Struct, frozen=True):
 
     oid: int
     given: str
-    """How the user has named it."""
+    """The name in the options."""
     name: str
-    """What its messages have as their type."""
+    """The type of its messages."""
     shape: Shape
     member: int | None = None
-    """The number of its entry in the publication, if it has one of its own."""
+    """The number of its entry in the publication, unless all tables are published."""
     partitioned: bool = False
 
 
@@ -59,7 +59,7 @@ class Part(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Where a capture begins."""
+    """The beginning of a capture: its slot, tables and copied files."""
 
     slot: str
     publication: str
@@ -77,7 +77,7 @@ class Manifest(Struct, frozen=True):
         return sum(part.size_bytes for part in self.parts)
 
     def types(self) -> Types:
-        """Return how values of the columns are written."""
+        """Return the types of the columns, by which values are written."""
         types = Types()
         types.add(self.bases, self.elements)
         return types
@@ -102,7 +102,7 @@ def load_manifest(folder: Path) -> Manifest | None:
 
 
 def write_whole(folder: Path, name: str, data: bytes) -> None:
-    """Write a file that is there with all its bytes, or not at all."""
+    """Write a file atomically, and sync it."""
     temporary = folder / f".{name}.tmp"
     with temporary.open("wb") as file:
         file.write(data)
@@ -113,7 +113,7 @@ def write_whole(folder: Path, name: str, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """See to it that the names in a folder are on disk."""
+    """Sync a folder, so that the names of its files are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -131,7 +131,7 @@ class Spool:
         self._resets_bytes = sum(part.size_bytes for part in parts if part.file == RESETS)
 
     def slices(self, start: int, end: int) -> list[Slice]:
-        """Part a range of bytes by files."""
+        """Divide a range of bytes by files."""
         found, before = [], 0
         for part in self._parts:
             first, last = max(start - before, 0), min(end - before, part.size_bytes)
@@ -144,12 +144,12 @@ class Spool:
     def _require(self, part: Part) -> None:
         if not (self._folder / part.file).exists():
             raise ChangesLost(
-                f"the copy of {part.table} was read before, and {part.file} is no longer in {self._folder}: this is "
-                f"another checkpoint than the one that goes with it, or an older state of it. {START_OVER}"
+                f"the copy of {part.table} was read before, and {part.file} is no longer in {self._folder}: the "
+                f"folder belongs to another checkpoint, or to a later state of this one. {START_OVER}"
             )
 
     def end_of(self, start: int, max_rows: int, max_bytes: int) -> int:
-        """Find where so many rows end, or the rows in so many bytes: at least one row.
+        """Find the end of a batch of at most so many rows or bytes, and of at least one row.
 
         A batch of resets has no rows, because the tasks of a batch write in any order.
         """
@@ -165,7 +165,7 @@ class Spool:
         return at
 
     def split(self, start: int, end: int, count: int) -> list[list[Slice]]:
-        """Part a range among tasks, at the ends of rows."""
+        """Divide a range among tasks, at the ends of rows."""
         bounds = [start, *(self._aligned(start + (end - start) * place // count) for place in range(1, count)), end]
         return [self.slices(first, last) for first, last in pairwise(bounds) if first < last]
 
@@ -192,7 +192,7 @@ class Spool:
                 at += len(line)
 
     def delete(self) -> None:
-        """Forget the rows, which have all been read."""
+        """Delete the files, once all rows were read."""
         for part in self._parts:
             (self._folder / part.file).unlink(missing_ok=True)
 
@@ -212,13 +212,13 @@ def _unescaped(value: bytes) -> bytes:
 
 
 class PageRange(Struct, frozen=True):
-    """Pages of a table that go into one file."""
+    """Pages of a table that are copied into one file."""
 
     table: Table
     leaf: Leaf
     first_page: int
     last_page: int | None
-    """The first page that is not of this piece. None is the end of the table, wherever that is."""
+    """The first page after the range. None: the range ends with the table."""
 
 
 def copy_tables(options: CaptureOptions, snapshot: str, published: list[Published], pages_per_part: int) -> list[Part]:
@@ -226,11 +226,11 @@ def copy_tables(options: CaptureOptions, snapshot: str, published: list[Publishe
     url, folder = options.url, options.location
     with connect(url) as connection:
         by_table = {each.table.oid: each for each in published}
-        pieces = [piece for each in published for piece in _page_ranges(connection, each.table, pages_per_part)]
+        ranges = [pages for each in published for pages in _page_ranges(connection, each.table, pages_per_part)]
     with ThreadPoolExecutor(max_workers=options.connections) as pool:
         jobs = [
-            pool.submit(_copy, url, snapshot, by_table[piece.table.oid], piece, folder / f"part-{number:05d}.copy")
-            for number, piece in enumerate(pieces)
+            pool.submit(_copy, url, snapshot, by_table[pages.table.oid], pages, folder / f"part-{number:05d}.copy")
+            for number, pages in enumerate(ranges)
         ]
         return [part for job in jobs if (part := job.result()).size_bytes]
 
@@ -246,32 +246,32 @@ def _page_ranges(connection: "psycopg.Connection[Any]", table: Table, pages_per_
             yield PageRange(table, leaf, first or 0, last)
 
 
-def _copy(url: str, snapshot: str, published: Published, piece: PageRange, path: Path) -> Part:
+def _copy(url: str, snapshot: str, published: Published, pages: PageRange, path: Path) -> Part:
     try:
         with connect(url, autocommit=False) as connection, path.open("wb") as file:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
-            with connection.cursor().copy(_statement(published, piece)) as rows:
+            with connection.cursor().copy(_statement(published, pages)) as rows:
                 for block in rows:
                     file.write(block)
             file.flush()
             os.fsync(file.fileno())
     except psycopg.Error as error:
-        raise _explained(piece.table, error) from error
+        raise _explained(pages.table, error) from error
     except OSError as error:
-        raise CaptureError(f"the copy of {piece.table.full_name} can't be written to {path}: {error}") from error
-    return Part(piece.table.type, path.name, path.stat().st_size)
+        raise CaptureError(f"the copy of {pages.table.full_name} can't be written to {path}: {error}") from error
+    return Part(pages.table.type, path.name, path.stat().st_size)
 
 
-def _statement(published: Published, piece: PageRange) -> sql.Composed:
+def _statement(published: Published, pages: PageRange) -> sql.Composed:
     columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in published.table.columns)
-    where = sql.SQL("ctid >= {}").format(sql.Literal(f"({piece.first_page},0)"))
-    if piece.last_page is not None:
-        where += sql.SQL(" AND ctid < {}").format(sql.Literal(f"({piece.last_page},0)"))
+    where = sql.SQL("ctid >= {}").format(sql.Literal(f"({pages.first_page},0)"))
+    if pages.last_page is not None:
+        where += sql.SQL(" AND ctid < {}").format(sql.Literal(f"({pages.last_page},0)"))
     if published.row_filter is not None:
         where += sql.SQL(" AND ({})").format(sql.SQL(published.row_filter))
-    select = sql.SQL("SELECT {} FROM ONLY {} WHERE {}").format(columns, piece.leaf.identifier, where)
+    select = sql.SQL("SELECT {} FROM ONLY {} WHERE {}").format(columns, pages.leaf.identifier, where)
     return sql.SQL("COPY ({}) TO STDOUT").format(select)
 
 
@@ -308,6 +308,6 @@ def _offset(at: int) -> str:
 
 
 def wanted(options: CaptureOptions, manifest: Manifest) -> list[TableRecord]:
-    """Return the tables that are captured: those it began with, without those that are no longer named."""
+    """Return the tables that are still captured: those of the manifest that the options still name."""
     plain = {name.replace('"', "").removeprefix("public.") for name in options.tables}
     return [record for record in manifest.tables if record.given in options.tables or record.name in plain]

@@ -1,10 +1,10 @@
-"""The start of a capture, and the watch over what it was started with.
+"""The start of a capture, and the checks that its publication and tables stay as they were.
 
 Publication, slot and copy are made on first use: the slot before the copy, the manifest after it. With a manifest the
-capture has begun. Without one, whatever exists was left by a start that did not finish, and is made anew.
+capture has begun. Without one, a slot or files were left by a start that did not finish, and are made anew.
 
-A publication sends a change or does not, as it was when the change was made: what it left out can't be told later, so a
-capture must not continue past such a gap. Publication and tables are checked when a connection begins, and regularly
+Postgres filters a change by the publication at the time of the change: what the publication left out is never sent, so
+a capture must not continue past such a gap. Publication and tables are checked when a connection begins, and regularly
 after that.
 """
 
@@ -67,15 +67,13 @@ def begin(options: CaptureOptions, tuning: CaptureTuning) -> Manifest:
         try:
             return _copied(options, published, tuning.pages_per_part)
         except BaseException:
-            with suppress(
-                psycopg.Error, CaptureError
-            ):  # Postgres would keep what is written for a slot that nobody reads
+            with suppress(psycopg.Error, CaptureError):  # Postgres would keep its log for a slot without a reader
                 drop_slot(connection, options.slot, within_secs=1.0)
             raise
 
 
 def _went_on(options: CaptureOptions, manifest: Manifest) -> Manifest:
-    """Refuse other streams than before, and drop tables that are left out: their changes from now on are lost."""
+    """Refuse other streams than before, and drop tables that the options no longer name: later changes are lost."""
     if manifest.routing not in {None, options.routing}:
         raise CaptureRefused(
             "the options stream, streamPrefix and streamColumn are not those that the capture began with: rows that "
@@ -96,12 +94,12 @@ def _went_on(options: CaptureOptions, manifest: Manifest) -> Manifest:
 
 
 def first_position(manifest: Manifest) -> CapturePosition:
-    """Return the position before everything."""
+    """Return the position before the first row of the copy, or before the first change."""
     return CapturePosition(VERSION, lsn=manifest.lsn, copied_bytes=0 if manifest.parts else None)
 
 
 def _clear(connection: Connection, options: CaptureOptions) -> None:
-    """Remove what an unfinished start has left. A slot of another client is left alone."""
+    """Remove the slot and the files of an unfinished start. A slot of another client is refused."""
     if slot_exists(connection, options.slot):
         marker = options.location / MARKER
         if not marker.exists() or msgspec.json.decode(marker.read_bytes()).get("slot") != options.slot:
@@ -150,7 +148,7 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
 
 
 def _resets(folder: Path) -> list[Part]:
-    """Return the first part of the copy, which resets the streams of the capture before, if there was one."""
+    """Return the first part of the copy, which resets the streams of an earlier capture, if there was one."""
     path = folder / RESETS
     return [Part("", RESETS, path.stat().st_size)] if path.exists() else []
 
@@ -167,7 +165,7 @@ def forget(location: Path | str) -> None:
         streams = Streams(manifest.routing, folder)
         written = {name for record in manifest.tables for name in streams.of_table(record.name, _AFTER_ALL)}
         lines = {name.encode() + b"\n" for name in written}
-        if (folder / RESETS).exists():  # of the capture before: perhaps they were not all read
+        if (folder / RESETS).exists():  # of an earlier capture: its resets may be unread
             lines |= set((folder / RESETS).read_bytes().splitlines(keepends=True))
         if lines:
             write_whole(folder, RESETS, b"".join(sorted(lines)))
@@ -177,7 +175,7 @@ def forget(location: Path | str) -> None:
 
 
 class _RecordedTypes(Types):
-    """Records the types that were looked up, for the manifest."""
+    """Types that record what was added, for the manifest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +189,7 @@ class _RecordedTypes(Types):
 
 
 def _name_streams(options: CaptureOptions, snapshot: str, tables: list[Table]) -> None:
-    """Write down the streams that the copied rows go to, if a column names them."""
+    """Record the streams of the copied rows, if a column names them."""
     column = options.routing.column
     if column is None:
         return
@@ -200,7 +198,7 @@ def _name_streams(options: CaptureOptions, snapshot: str, tables: list[Table]) -
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
         for table in tables:
-            # What `format` writes is what COPY and changes have; a cast to text is not, for some types.
+            # `format` writes values as COPY and changes do; a cast to text does not, for some types.
             query = sql.SQL("SELECT DISTINCT CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END FROM {1}")
             for (value,) in connection.execute(query.format(sql.Identifier(column), table.identifier)):
                 streams.note(streams.of_value(None if value is None else value.encode()), (0, 0))
@@ -208,7 +206,7 @@ def _name_streams(options: CaptureOptions, snapshot: str, tables: list[Table]) -
 
 
 class Watch:
-    """Looks after the tables of a capture."""
+    """Checks the publication and the tables of a capture."""
 
     def __init__(self, options: CaptureOptions, manifest: Manifest, tuning: CaptureTuning) -> None:
         self._options = options
@@ -220,12 +218,12 @@ class Watch:
 
     @property
     def due(self) -> bool:
-        """Return whether it is time to look again."""
+        """Whether it is time for the next check."""
         return time.monotonic() - self._looked_at > self._tuning.look_secs
 
     @property
     def unsure(self) -> bool:
-        """Return whether to look again when there is a reason to."""
+        """Whether a change of a table is a reason for another check."""
         return time.monotonic() - self._looked_at > self._tuning.unsure_secs
 
     def look(self, connection: Connection, reached_lsn: int) -> None:
@@ -246,7 +244,7 @@ class Watch:
         self._looked_at = time.monotonic()
 
     def _tables(self, connection: Connection) -> list[Table]:
-        """Look up the tables by their names. One that was dropped since may still have changes to tell."""
+        """Look up the tables by their names. A dropped table may still have unread changes."""
         names = []
         for name in self._options.tables:
             row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name]).fetchone()
@@ -284,8 +282,8 @@ class Watch:
             self._dropped_before = parse_lsn(str(row[0])) if row else 0
         if reached_lsn >= self._dropped_before:
             raise CaptureRefused(
-                f"{', '.join(dropped)} was dropped: its rows stay in the stream, and nothing more comes. Without its "
-                "name in the option tables the capture goes on with the others"
+                f"{', '.join(dropped)} was dropped: its rows stay in the stream, and no more changes come. Remove its "
+                "name from the option tables to continue with the others"
             )
 
 

@@ -46,7 +46,7 @@ _LEAVES = """
 
 
 class Table(Struct, frozen=True):
-    """A table as it is."""
+    """A table as the catalog describes it."""
 
     oid: int
     schema: str
@@ -62,7 +62,7 @@ class Table(Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """The name with its schema, as people write it."""
+        """The name with its schema."""
         return f"{self.schema}.{self.name}"
 
     @property
@@ -83,7 +83,7 @@ class Table(Struct, frozen=True):
 
 
 class Leaf(Struct, frozen=True):
-    """A table that has rows itself: one that is no partitioned table, or a partition."""
+    """A table that stores rows: an ordinary table, or a partition."""
 
     oid: int
     schema: str
@@ -97,7 +97,7 @@ class Leaf(Struct, frozen=True):
 
 
 def find_table(connection: Connection, name: str) -> Table:
-    """Look up a table by its name, as one writes it in SQL."""
+    """Look up a table by its name in SQL."""
     try:
         row = connection.execute(_TABLE, [name]).fetchone()
     except psycopg.errors.InvalidName as error:
@@ -133,7 +133,7 @@ def leaves_of(connection: Connection, table: Table) -> list[Leaf]:
 
 
 class CatalogInspector:
-    """Looks into the catalogue of a database while changes are read. It connects when it is asked."""
+    """Reads the catalog of a database while changes are read. It connects on demand."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -147,7 +147,7 @@ class CatalogInspector:
             return dict(connection.execute(_KEY, [relation_id]).fetchall()) if there else None
 
     def types_of(self, shape: Shape) -> Types:
-        """Return how values of the columns are written, having looked up what is not built in."""
+        """Return the types of the columns. Types that are not built in are looked up."""
         unknown = {column.type_oid for column in shape.columns} - BUILT_IN.keys() - self._known
         if unknown:
             with connect(self._url) as connection:
@@ -156,7 +156,7 @@ class CatalogInspector:
         return self._types
 
     def describe(self, shape: Shape) -> list[dict[str, Any]]:
-        """Return the names and types of columns, as Postgres writes these."""
+        """Return the names and types of columns, in Postgres' notation."""
         with connect(self._url) as connection:
             return [
                 {"name": column.name, "type": _type_name(connection, column.type_oid, column.modifier)}
@@ -170,7 +170,7 @@ def _type_name(connection: Connection, oid: int, modifier: int) -> str:
 
 
 def add_types(connection: Connection, types: Types, oids: Iterable[int]) -> None:
-    """Look up types that are not built in, and those they are made of."""
+    """Look up types that are not built in, and the types that they are made of."""
     waiting = set(oids) - BUILT_IN.keys()
     while waiting:
         bases, elements = {}, {}

@@ -43,16 +43,16 @@ _NAME = re.compile(rf'(?:({_QUOTED}|[^".]+)\.)?({_QUOTED}|[^"]+)')
 
 
 class Column(Struct, frozen=True):
-    """A column as the catalogue has it."""
+    """A column, as the catalog describes it."""
 
     name: str
     type: str
     kind: str
     required: bool
-    """Whether it takes no NULL, and has no default."""
+    """Whether it is NOT NULL without a default."""
     generated: bool
     verbatim: bool
-    """Whether texts that differ are values that differ: it keeps them as they are."""
+    """Whether different texts are always different values: the type neither converts nor truncates them."""
 
 
 class Key(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Key(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A table as the catalogue has it."""
+    """A table, as the catalog describes it."""
 
     name: str
     columns: dict[str, Column]
@@ -91,7 +91,7 @@ class Table(Struct, frozen=True):
 
 
 def identifier_of(name: str) -> Identifier:
-    """Write the name of a table, of a schema if it names one, for a statement. Either may be quoted as in SQL."""
+    """Quote the name of a table, with its schema if it has one, for a statement. Both may be quoted as in SQL."""
     found = _NAME.fullmatch(name)
     if found is None:
         return Identifier(*name.split(".", 1))
@@ -100,19 +100,19 @@ def identifier_of(name: str) -> Identifier:
 
 
 def names(columns: Iterable[str], prefix: str | None = None) -> Composed:
-    """Write the names of columns with commas between them, of the table that is called `prefix` if there are two."""
+    """Quote the names of columns, separated by commas, of the table with the alias `prefix` if one is given."""
     chosen = (Identifier(name) if prefix is None else Identifier(prefix, name) for name in columns)
     return sql.SQL(", ").join(chosen)
 
 
 def exists(cursor: Cursor, name: str) -> bool:
-    """Return whether there is a table of that name."""
+    """Return whether a table of this name exists."""
     found = cursor.execute("SELECT to_regclass(%s)", [identifier_of(name).as_string(None)]).fetchone()
     return found is not None and found[0] is not None
 
 
 def look_up(cursor: Cursor, name: str) -> Table:
-    """Ask the catalogue for a table."""
+    """Look up a table in the catalog."""
     quoted = identifier_of(name).as_string(None)
     if not exists(cursor, name):
         raise TableChanged(
@@ -147,7 +147,7 @@ def _kind(type_name: str, category: str) -> str:
 
 
 def require_columns(table: Table, mapped: Iterable[str]) -> None:
-    """Refuse a mapping that the table does not have the columns for."""
+    """Refuse a mapping for which the table lacks columns."""
     chosen = list(mapped)
     for name in chosen:
         if name not in table.columns:
@@ -183,9 +183,9 @@ def require_unchanged(cursor: Cursor, table: Table, mapped: Iterable[str]) -> No
 
 
 def create(cursor: Cursor, name: str, statement: str) -> None:
-    """Create a table unless it is there. Who may not create tables may well use one that is there."""
+    """Create a table unless it exists. A role without the right to create tables may use an existing one."""
     if exists(cursor, name):
         return
-    # Two queries may begin at the same time: `IF NOT EXISTS` alone does not keep them from each other.
+    # Two queries may start at the same time, and `IF NOT EXISTS` alone can fail then.
     cursor.execute("SELECT pg_advisory_xact_lock(hashtext('everbrook'))")
     cursor.execute(sql.SQL(statement).format(table=identifier_of(name)))

@@ -149,8 +149,8 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
 
     `df` has the columns of the source (stream, offset, next_offset, value …). `columns` says which part of a message
     goes into which column of the table; without it, these are the columns of `session_events`. With `mode="state"` each
-    entity is one row. What fits in no row goes to the table `everbrook_dead_letters`, or to a stream
-    (`dead_letters="stream:name"`, at `server_url`; `server` has all that is to be said of it, if that is more).
+    entity is one row. A message that fits in no row goes to the table `everbrook_dead_letters`, or to a stream
+    (`dead_letters="stream:name"`, at `server_url`, or at `server` with all options of a connection).
     """
     require_local(df, "write_postgres")
     server = server or ServerOptions(url=server_url, token=server_token)
@@ -168,8 +168,8 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     database = Database(options.database)
     try:
         plan = prepare(database, options)
-        told = [path.name for path in plan.paths.values() if isinstance(path, Metadata) and path.name in METADATA]
-        require_messages(df.schema, (STREAM, OFFSET, NEXT_OFFSET, *told))
+        metadata = [path.name for path in plan.paths.values() if isinstance(path, Metadata) and path.name in METADATA]
+        require_messages(df.schema, (STREAM, OFFSET, NEXT_OFFSET, *metadata))
     finally:
         database.close()
     in_order = whole_streams(df)
@@ -184,6 +184,6 @@ def _close_at_end(query: StreamingQuery, batches: TableBatchWriter) -> None:
     try:
         query.awaitTermination()
     except (PySparkException, Py4JError, OSError):
-        pass  # whoever waits for the query is told
+        pass  # the thread that waits for the query gets the error
     finally:
         batches.close()

@@ -1,11 +1,11 @@
-"""A sink for one table: its options are checked against the database, then rows are written piece by piece.
+"""A sink for one table: its options are checked against the database, then rows are written in transactions.
 
-A piece is one transaction: lock the positions of its streams, leave out the rows before them, write the rest, store
-what does not fit as dead letters, and advance the positions.
+A transaction locks the positions of its streams, leaves out the rows before them, writes the rest, stores those that do
+not fit as dead letters, and advances the positions.
 
-A piece is whole pages of streams, in order: a position is the end of a page, and rows of other servers have no other
-positions. All rows that a query makes of one message are in one piece. What was committed of a stream is always a
-prefix of it, so a batch that fails continues where it was.
+A transaction has whole pages of streams, in order: a position is the end of a page, and rows of other servers have no
+other positions. All rows that a query makes of one message are in one transaction. What was committed of a stream is
+always a prefix of it, so a batch that fails continues where it was.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ class TransactionRows(Struct, frozen=True):
 def split_in_transactions(
     batches: Iterable[pa.RecordBatch], *, max_rows: int = 40_000, max_bytes: int = 16 * 1024 * 1024
 ) -> Iterator[TransactionRows]:
-    """Put batches together, up to a size."""
+    """Combine batches into transactions of about this size."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         _require_complete(batch)
@@ -122,35 +122,33 @@ def _transaction_rows(rows: pa.RecordBatch) -> TransactionRows:
 
 
 def _require_order(codes: "np.typing.NDArray[np.int32]", offsets: pa.Array) -> None:
-    """Refuse rows whose order was lost: a position would skip some of them."""
+    """Refuse rows that are out of order: a position would skip some of them."""
     backwards = pc.fill_null(pc.less(offsets[1:], offsets[:-1]), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
     if (backwards & (codes[1:] == codes[:-1])).any() or offsets[0].as_py() is None:
         raise InvalidRow("rows of a stream are not in the order of their offsets")
 
 
-def fresh_rows(piece: TransactionRows, reached: dict[str, Reached], writer: Writer) -> tuple[pa.RecordBatch, list[str]]:
-    """Return the rows that are not in the table yet, and the streams that were created again."""
-    anew = [name for name, start in piece.starts.items() if reached[name].begins_anew(writer, name, start)]
-    bounds = {name: "" if name in anew else reached[name].next_offset for name in piece.starts}
-    if all(start >= bounds[name] for name, start in piece.starts.items()):
-        return piece.rows, anew
-    streams = piece.rows.column(STREAM).dictionary_encode()
+def fresh_rows(part: TransactionRows, reached: dict[str, Reached], writer: Writer) -> tuple[pa.RecordBatch, list[str]]:
+    """Return the rows that are not in the table yet, and the streams that were created anew."""
+    anew = [name for name, start in part.starts.items() if reached[name].begins_anew(writer, name, start)]
+    bounds = {name: "" if name in anew else reached[name].next_offset for name in part.starts}
+    if all(start >= bounds[name] for name, start in part.starts.items()):
+        return part.rows, anew
+    streams = part.rows.column(STREAM).dictionary_encode()
     limits = column_of([bounds[name].encode() for name in streams.dictionary.to_pylist()]).take(streams.indices)
-    offsets = pc.fill_null_forward(piece.rows.column(OFFSET))
-    return piece.rows.filter(pc.greater_equal(offsets, limits)), anew
+    offsets = pc.fill_null_forward(part.rows.column(OFFSET))
+    return part.rows.filter(pc.greater_equal(offsets, limits)), anew
 
 
-def ends_of(
-    piece: TransactionRows, reached: dict[str, Reached], anew: list[str], writer: Writer
-) -> dict[str, Position]:
-    """Return the positions after a piece. Only the position of a stream that was created again goes back."""
-    before = {name: Reached() if name in anew else reached[name] for name in piece.ends}
+def ends_of(part: TransactionRows, reached: dict[str, Reached], anew: list[str], writer: Writer) -> dict[str, Position]:
+    """Return the positions after a transaction. Only the position of a stream that was created anew goes back."""
+    before = {name: Reached() if name in anew else reached[name] for name in part.ends}
     ends = {
         name: Position(
             max(end, before[name].next_offset),
             incarnation=writer.incarnations.get(name, "") or before[name].incarnation,
         )
-        for name, end in piece.ends.items()
+        for name, end in part.ends.items()
     }
     return {
         name: end
@@ -160,7 +158,7 @@ def ends_of(
 
 
 class TableOptions(Struct, frozen=True):
-    """What is written where."""
+    """The options of a sink."""
 
     database: DatabaseOptions
     table: str
@@ -172,7 +170,7 @@ class TableOptions(Struct, frozen=True):
 
 
 class TablePlan(Struct, frozen=True):
-    """A sink that fits its table. It travels to tasks."""
+    """A sink that was checked against its table. It is sent to tasks."""
 
     options: TableOptions
     table: Table
@@ -199,13 +197,13 @@ def parse_options(  # noqa: PLR0913 - those of `write_postgres`
     dead_letters: str = "table",
     retry_secs: float = 15.0,
 ) -> TableOptions:
-    """Check the options of a sink before the database is asked."""
+    """Check the options of a sink, without a connection to the database."""
     if mode not in {APPEND, STATE}:
         raise InvalidOption(f"mode must be 'append' or 'state', got {mode!r}")
     if entity_type is not None and mode != STATE:
         raise InvalidOption("entity_type chooses entities, which only mode='state' has")
     if not table:
-        raise InvalidOption("which table? Give its name, or schema.name")
+        raise InvalidOption("no table is chosen: give its name, or schema.name")
     if columns is not None:
         parse_columns(columns)
     return TableOptions(
@@ -220,7 +218,7 @@ def parse_options(  # noqa: PLR0913 - those of `write_postgres`
 
 
 def prepare(database: Database, options: TableOptions) -> TablePlan:
-    """Create what Everbrook keeps in the database, and check the mapping against the table."""
+    """Create the tables of Everbrook, and check the mapping against the target table."""
 
     def work(cursor: Cursor) -> TablePlan:
         positions.prepare(cursor)
@@ -251,7 +249,7 @@ def _paths(options: TableOptions) -> dict[str, Path]:
 
 
 def _guarded(options: TableOptions, table: Table) -> dict[str, Path]:
-    """Add the columns that guard a state, if the mapping does not name them and the table has them."""
+    """Add the columns that keep a state from going back, if the table has them and the mapping does not name them."""
     paths = _paths(options)
     if options.mode == STATE:
         paths |= {name: path for name, path in _GUARDS if path not in paths.values() and name in table.columns}
@@ -278,20 +276,20 @@ class TableWriter:
         """Write rows, each stream's in the order of its offsets."""
         written = RowCounts()
         doing = f"writing to the table {self._plan.table.name!r}"
-        for piece in split_in_transactions(batches):
-            rows, refused = self._database.run(doing, partial(self._apply, writer, piece))
+        for part in split_in_transactions(batches):
+            rows, refused = self._database.run(doing, partial(self._apply, writer, part))
             written.rows += rows - refused
             written.refused += refused
-            written.size_bytes += piece.rows.nbytes
+            written.size_bytes += part.rows.nbytes
         return written
 
-    def _apply(self, writer: Writer, piece: TransactionRows, cursor: Cursor) -> tuple[int, int]:
-        reached = positions.lock(cursor, writer.sink, piece.starts)
-        rows, anew = fresh_rows(piece, reached, writer)
+    def _apply(self, writer: Writer, part: TransactionRows, cursor: Cursor) -> tuple[int, int]:
+        reached = positions.lock(cursor, writer.sink, part.starts)
+        rows, anew = fresh_rows(part, reached, writer)
         refused = self._target.write(cursor, rows, anew) if rows.num_rows else {}
         letters = _letters(rows, refused)
         letter_table.bury(cursor, self._plan.options.dead_letters, writer, self._plan.table.name, letters)
-        positions.advance(cursor, writer, ends_of(piece, reached, anew, writer))
+        positions.advance(cursor, writer, ends_of(part, reached, anew, writer))
         return rows.num_rows, len(refused)
 
 

@@ -8,13 +8,12 @@ tables that are not captured. The messages of a change stay together:
 - a table whose columns have changed is described by a message of its own, before the first row with these columns;
 - a truncated table is a reset of its streams. Streams with rows of other tables can't be reset for one of them.
 
-Changes tell the columns as they were at the time, and not which of them are the key; the catalog tells the key as it is
-now. A column keeps its number there when it is renamed. A key of other columns is refused, because nobody would remove
-the messages that have the old key.
+A change describes the columns at its time, without the key; the catalog has the current key. A column keeps its number
+there when it is renamed. A key of other columns is refused, because no message would remove the entities with old keys.
 
-Postgres logs old rows in whole or by their key, as each table is set (REPLICA IDENTITY), and a partition as it is set
-itself. But changes of partitions are sent as those of their root: if the root is set to whole rows and the partition is
-not, its old rows seem to be whole, with NULL in every column besides the key.
+Postgres logs old rows in whole or by their key, as set for each table (REPLICA IDENTITY) and each partition. But
+changes of partitions are sent as those of their root: if the root is set to whole rows and the partition is not, its
+old rows seem to be whole, with NULL in every column besides the key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +52,7 @@ WHOLE = "f"
 _WRITTEN_ALIKE = ((20, 21, 23), (25, 1043))
 """The types int8, int2 and int4; text and varchar."""
 ONTO_SHARED = ("fail", "reset", "ignore")
-"""What to do with a truncated table whose streams hold rows of other tables too."""
+"""The actions for a truncated table whose streams have rows of other tables too."""
 
 
 class OldRows:
@@ -65,7 +64,7 @@ class OldRows:
         self._roots_by_leaf: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Drop what an earlier connection has sent."""
+        """Drop the state of an earlier connection."""
         self._before = None
         self._roots_by_leaf.clear()
 
@@ -81,7 +80,7 @@ class OldRows:
         return relation_id in self._captured and self._captured[relation_id].partitioned
 
     def whole(self, message: Update | Delete, others: tuple[int, ...]) -> bool:
-        """Return whether a change has all of the old row. `others` are the columns besides the key."""
+        """Return whether a change has the whole old row. `others` are the columns besides the key."""
         old = message.old
         if old is None or not message.whole:
             return False
@@ -91,7 +90,7 @@ class OldRows:
 
 
 def needs_whole(shape: Shape, relation: Relation, place: int | None) -> bool:
-    """Return whether keys and streams of old rows are known only from whole ones."""
+    """Return whether the key or the stream of an old row is known only if the row is whole."""
     by_column = place is not None and shape.columns[place].name not in shape.key
     by_other_key = relation.identity != WHOLE and not relation.identifying.issuperset(shape.key)
     return by_column or by_other_key or not shape.attributes
@@ -107,18 +106,18 @@ def not_whole(table: str, lsn: int) -> ChangesLost:
 
 
 class Inspector(Protocol):
-    """What looks into the catalogue."""
+    """Reads the catalog."""
 
     def key_of(self, relation_id: int) -> Mapping[int, str] | None:
-        """Return the primary key of a table by the numbers of its columns. None if there is no such table any more."""
+        """Return the primary key of a table by the numbers of its columns. None if the table no longer exists."""
         ...
 
     def types_of(self, shape: Shape) -> Types:
-        """Return how values of the columns are written."""
+        """Return the types of the columns, by which values are written."""
         ...
 
     def describe(self, shape: Shape) -> list[dict[str, Any]]:
-        """Return the columns for people and programs: their names and types."""
+        """Return the names and types of the columns."""
         ...
 
 
@@ -143,7 +142,7 @@ def shape_of(table: str, relation: Relation, before: Shape, inspector: Inspector
 
 
 def _require_same_texts(table: str, before: Shape, relation: Relation, key: tuple[str, ...]) -> None:
-    """Refuse another type of a key, whose values are other texts than before."""
+    """Refuse another type of a key column, whose values would be other text than before."""
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in relation.columns}
     for was, is_now in zip(before.key, key, strict=True):
@@ -155,7 +154,7 @@ def _require_same_texts(table: str, before: Shape, relation: Relation, key: tupl
 
 
 def _written(column: Column) -> tuple[int, int]:
-    """Return what the text of a value depends on. Integers are written alike, and texts, however long they may be."""
+    """Return what the text of a value depends on. All integers are written alike, and so are texts of any length."""
     alike = next((kind for kind in _WRITTEN_ALIKE if column.type_oid in kind), None)
     return (alike[0], -1) if alike else (column.type_oid, column.modifier)
 
@@ -172,14 +171,14 @@ class _Table:
         self.writer = writer
         self.place = place
         self.stream = stream
-        self.needs_whole = False  # whether a change without all of the old row can't be told
+        self.needs_whole = False  # whether a change needs the whole old row
         columns, key = writer.shape.columns, writer.shape.key
         self.others = tuple(at for at, column in enumerate(columns) if column.name not in key)
-        self.told = False  # whether its shape is the one that was told last
+        self.described = False  # whether its shape is the one that was described last
 
 
 class Transcriber:
-    """Turns the messages of a slot into those of streams, from a position on."""
+    """Turns the messages of a slot into messages of streams, from a position on."""
 
     def __init__(
         self,
@@ -213,7 +212,7 @@ class Transcriber:
         }
 
     def reconnected(self) -> None:
-        """Start with a new connection, which repeats everything that was not confirmed."""
+        """Begin a new connection, which repeats everything that was not confirmed."""
         self.within = False
         self._tables.clear()
         self._old_rows.clear()
@@ -237,7 +236,7 @@ class Transcriber:
         return None
 
     def reached(self, lsn: int) -> Event | None:
-        """Take that everything committed before an LSN has been sent. None if that is nothing new."""
+        """Note that everything committed before an LSN was sent. None if that was known."""
         if self.within or (lsn, 0) <= self._done:
             return None
         self._done = (lsn, 0)
@@ -252,8 +251,8 @@ class Transcriber:
                 rows = []
             else:
                 rows = list(self._writes[type(message)](table, message, order))
-                if not table.told:
-                    rows = self._tell_shape(table, message, order) + rows
+                if not table.described:
+                    rows = self._describe_shape(table, message, order) + rows
         self._done = order
         return Event(order, rows, self._shapes, sum(len(row.value) for row in rows))
 
@@ -274,16 +273,16 @@ class Transcriber:
         table.needs_whole = needs_whole(shape, relation, place)
         return table
 
-    def _tell_shape(self, table: _Table, message: Insert | Update | Delete, order: Order) -> list[Row]:
-        """Write the message that a table has other columns than before, if it has."""
+    def _describe_shape(self, table: _Table, message: Insert | Update | Delete, order: Order) -> list[Row]:
+        """Write the message that describes new columns of a table, if they have changed."""
         shape = table.writer.shape
         before = self._shapes.get(table.name, table.captured.shape)
-        table.told = True
+        table.described = True
         if shape.columns == before.columns:
             return []
         value = {"table": table.name, "columns": self._inspector.describe(shape), "key": shape.key}
-        told = {"type": SCHEMA, "key": table.name, "value": value}
-        text = msgspec.json.encode(told)[:-1] + self._headers.upsert
+        description = {"type": SCHEMA, "key": table.name, "value": value}
+        text = msgspec.json.encode(description)[:-1] + self._headers.upsert
         values = message.old if isinstance(message, Delete) else message.new
         names = {*self._streams.of_table(table.name, order), self._stream(table, values, order)}
         key = msgspec.json.encode(table.name)
@@ -312,21 +311,21 @@ class Transcriber:
         writer, old, whole = table.writer, message.old, self._whole(table, message)
         new = _completed(message.new, old) if old is not None and whole else message.new
         key, stream = writer.key(new), self._stream(table, new, order)
-        told = writer.value(old) if old is not None and whole and self._old_values else None
+        old_value = writer.value(old) if old is not None and whole and self._old_values else None
         if old is not None:
             old_key = writer.key(old)
             old_stream = self._stream(table, old, order) if whole else stream
             if (old_key, old_stream) != (key, stream):
-                removed = writer.remove(old_key, told, self._headers.delete)
+                removed = writer.remove(old_key, old_value, self._headers.delete)
                 yield self._row(old_stream, order, 1, removed, table.name, "delete", old_key)
                 value = self._set(writer, key, new, None, self._headers.insert)
                 yield self._row(stream, order, 2, value, table.name, "insert", key)
                 return
-        value = self._set(writer, key, new, told, self._headers.update)
+        value = self._set(writer, key, new, old_value, self._headers.update)
         yield self._row(stream, order, 2, value, table.name, "update", key)
 
     def _whole(self, table: _Table, message: Update | Delete) -> bool:
-        """Return whether all of the old row is known, and refuse to guess what has to be."""
+        """Return whether the whole old row is known. Refuse a change that requires it."""
         whole = self._old_rows.whole(message, table.others)
         if table.needs_whole and not whole:
             raise not_whole(table.name, self._lsn)
@@ -342,9 +341,9 @@ class Transcriber:
 
     def _delete(self, table: _Table, message: Delete, order: Order) -> Iterator[Row]:
         writer, old = table.writer, message.old
-        told = writer.value(old) if self._whole(table, message) and self._old_values else None
+        old_value = writer.value(old) if self._whole(table, message) and self._old_values else None
         key = writer.key(old)
-        value = writer.remove(key, told, self._headers.delete)
+        value = writer.remove(key, old_value, self._headers.delete)
         yield self._row(self._stream(table, old, order), order, 2, value, table.name, "delete", key)
 
     def _truncate(self, message: Truncate, order: Order) -> list[Row]:
@@ -371,7 +370,7 @@ class Transcriber:
 
 
 def _completed(new: Tuple, old: Tuple) -> Tuple:
-    """Put in the large values that an update has not touched, from the row before it."""
+    """Complete an update with the large values that it has not touched, from the old row."""
     if UNCHANGED not in new:
         return new
     return [before if value is UNCHANGED else value for value, before in zip(new, old, strict=True)]

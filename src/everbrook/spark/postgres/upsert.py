@@ -1,11 +1,11 @@
-"""State mode: each entity is a row, which holds the result of its last change.
+"""State mode: each entity is a row with the result of its last change.
 
 The changes of a transaction are folded first (`entity_changes`). A row is only replaced or deleted by a change that
 comes after the one that made it, in the same stream, so a batch that is read again does nothing. A reset deletes the
 rows of its stream.
 
-A row names its message in two columns, which keep it from going back. Its primary key names the entity: the key alone,
-or type and stream too where entities of several types or streams share a table.
+A row names its message in two columns, which keep an older change from replacing it. Its primary key names the entity:
+the key alone, or type and stream too where entities of several types or streams share a table.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from everbrook.protocol.state_changes import (
     shown,
 )
 from everbrook.spark.options import InvalidOption
-from everbrook.spark.postgres.bisection import Dividing, Refused, RowRefused
+from everbrook.spark.postgres.bisection import Bisection, Refused, RowRefused
 from everbrook.spark.postgres.copy_text import (
     ARRAYS,
     JSON,
@@ -78,7 +78,7 @@ _OF_JSON = {JSON, JSONB}
 
 
 class StateShape(Struct, frozen=True):
-    """What of a table says which entity a row is of, and which message made it."""
+    """The columns of a table that identify the entity of a row, and the message that wrote it."""
 
     table: Table
     mapping: Mapping
@@ -87,12 +87,12 @@ class StateShape(Struct, frozen=True):
     stream: str
     offset: str
     value: MappedColumn | None
-    """The column that has the whole value, without which nothing can be appended to it."""
+    """The column that has the whole value. Appends need it."""
     entity_type: str | None
 
 
 def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> StateShape:
-    """See whether a table can hold states, or say what is missing."""
+    """See whether a table can store_keys states, or say what is missing."""
     stream, offset = mapping.column_at(STREAM_PATH), mapping.column_at(OFFSET_PATH)
     if stream is None or offset is None:
         raise InvalidOption(
@@ -103,14 +103,14 @@ def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> StateSh
     primary = table.primary
     if primary is None or not all(paths.get(column) in _ENTITY for column in primary.columns):
         raise InvalidOption(
-            f"mode='state' needs a primary key of {table.name!r} whose columns are filled from 'key', and from 'type' "
-            f"or '@stream' too if these are to be told apart, got {', '.join(primary.columns) if primary else 'none'}"
+            f"mode='state' needs a primary key of {table.name!r} whose columns are filled from 'key', and from "
+            f"'type' or '@stream' too to distinguish these, got {', '.join(primary.columns) if primary else 'none'}"
         )
     key = tuple((column, _ENTITY.index(paths[column])) for column in primary.columns)
     parts = {part for _, part in key}
     if _ENTITY.index(KEY_PATH) not in parts or (_ENTITY.index(TYPE_PATH) not in parts and entity_type is None):
         raise InvalidOption(
-            f"entities of several types would meet in the rows of {table.name!r}: take 'key' and 'type' into its "
+            f"entities of several types would share the rows of {table.name!r}: take 'key' and 'type' into its "
             "primary key, or choose one type with entity_type"
         )
     value = next((place for place in mapping.places if place.path == VALUE_PATH and place.kind not in ARRAYS), None)
@@ -125,7 +125,7 @@ class Upsert:
         self._mapper = Mapper(shape.mapping)
         self._keys = Keys(shape.table, shape.key)
         self._copied: list[int] = []
-        """The places of the messages whose lines were copied last: by a line, the database says which it refuses."""
+        """The places of the messages whose lines were copied last: the database reports a refused row by its line."""
 
     def write(self, cursor: Cursor, rows: pa.RecordBatch, anew: Sequence[str]) -> Refused:
         """Write rows, and return those that do not fit.
@@ -133,13 +133,13 @@ class Upsert:
         All rows of streams that were created again are deleted first.
         """
         self._clear(cursor, dict.fromkeys(anew))
-        told, refused = self._told(rows)
-        places = sorted(told)
+        located, refused = self._located(rows)
+        places = sorted(located)
         numbers = {place: number for number, place in enumerate(places)}
 
         def attempt(start: int, end: int) -> None:
             try:
-                self._write(cursor, rows, told, places[start:end])
+                self._write(cursor, rows, located, places[start:end])
             except RowRefused as refusal:
                 raise RowRefused(None if refusal.place is None else numbers[refusal.place], refusal.reason) from refusal
 
@@ -150,32 +150,32 @@ class Upsert:
         def place_of(_start: int, line: int) -> int | None:
             return numbers[self._copied[line]] if line < len(self._copied) else None
 
-        found = Dividing(cursor, attempt, refused_by_database, place_of).write(len(places))
+        found = Bisection(cursor, attempt, refused_by_database, place_of).write(len(places))
         return refused | {places[place]: reason for place, reason in found.items()}
 
-    def _told(self, rows: pa.RecordBatch) -> tuple[dict[int, LocatedMessage], Refused]:
-        told: dict[int, LocatedMessage] = {}
+    def _located(self, rows: pa.RecordBatch) -> tuple[dict[int, LocatedMessage], Refused]:
+        located: dict[int, LocatedMessage] = {}
         refused: Refused = {}
         columns = (rows.column(name).to_pylist() for name in (STREAM, OFFSET, VALUE))
         for place, (stream, offset, payload) in enumerate(zip(*columns, strict=True)):
             try:
                 each = parse_located(stream, offset or "", payload.encode() if isinstance(payload, str) else payload)
                 self._require_possible(each)
-                told[place] = each
+                located[place] = each
             except InvalidChange as error:
                 refused[place] = str(error)
-        return told, refused
+        return located, refused
 
-    def _require_possible(self, told: LocatedMessage) -> None:
+    def _require_possible(self, located: LocatedMessage) -> None:
         """Refuse a key that no row can have, and a change that needs a current value which the table does not keep."""
-        message, value = told.message, self._shape.value
+        message, value = located.message, self._shape.value
         if not isinstance(message, Change) or self._shape.entity_type not in {None, message.type}:
             return
         if "\0" in message.type + message.key:
             raise InvalidChange(f"its key {NUL}")
-        if told.unchanged and (value is None or value.kind not in _OF_JSON):
+        if located.unchanged and (value is None or value.kind not in _OF_JSON):
             raise InvalidChange(
-                f"leaves out {', '.join(told.unchanged)}, and {self._shape.table.name} has no column for the whole "
+                f"leaves out {', '.join(located.unchanged)}, and {self._shape.table.name} has no column for the whole "
                 "'value', to take it from: capture tables with replicaIdentity=full"
             )
         if not isinstance(message, AppendChange):
@@ -185,45 +185,45 @@ class Upsert:
         if value.kind == PLAIN and not isinstance(message.value, str):
             raise InvalidChange(f"the column {value.column} is of text, and {shown(message.value)} is none")
 
-    def _entity_of(self, told: LocatedMessage, change: Change) -> Entity | None:
+    def _entity_of(self, located: LocatedMessage, change: Change) -> Entity | None:
         if self._shape.entity_type not in {None, change.type}:
             return None
         parts = {part for _, part in self._shape.key}
         stream, type_, key = (
-            part if place in parts else "" for place, part in enumerate((told.stream, change.type, change.key))
+            part if place in parts else "" for place, part in enumerate((located.stream, change.type, change.key))
         )
         return stream, type_, key
 
     def _write(
-        self, cursor: Cursor, rows: pa.RecordBatch, told: dict[int, LocatedMessage], places: Sequence[int]
+        self, cursor: Cursor, rows: pa.RecordBatch, located: dict[int, LocatedMessage], places: Sequence[int]
     ) -> None:
-        """Write what the changes of some rows make of their entities. Those of none still ask for the table."""
-        asked = self._asked(told, places)
+        """Write the result of the changes of some rows. Without rows, the statements still run, to test the table."""
+        asked = self._asked(located, places)
         self._copied = list(asked.values())
-        held = self._keys.hold(cursor, asked)
+        held = self._keys.store_keys(cursor, asked)
 
         def entity_of(each: LocatedMessage, change: Change) -> Entity | None:
             entity = self._entity_of(each, change)
             return None if entity is None else held.named(entity)
 
-        folding = EntityFold(told, entity_of)
+        folding = EntityFold(located, entity_of)
         folded = folding.fold(places, self._current(cursor, held, folding.appended_first(places)))
         self._clear(cursor, dict(folded.cleared))
-        removed = {held.numbers[entity]: told[each.place] for entity, each in folded.finals.items() if each.removed}
+        removed = {held.numbers[entity]: located[each.place] for entity, each in folded.finals.items() if each.removed}
         kept = [final for final in folded.finals.values() if not final.removed]
         if removed or not kept:
             self._delete(cursor, removed)
         if kept or not removed:
-            self._upsert(cursor, _rows(rows, told, kept), [final.place for final in kept])
+            self._upsert(cursor, _rows(rows, located, kept), [final.place for final in kept])
 
-    def _asked(self, told: dict[int, LocatedMessage], places: Sequence[int]) -> dict[Entity, int]:
-        """Find the entities whose keys the database is to compare, and the first place of each."""
+    def _asked(self, located: dict[int, LocatedMessage], places: Sequence[int]) -> dict[Entity, int]:
+        """Find the entities whose keys the database must compare, and the first place of each."""
         compared = (Remove, AppendChange) if self._keys.verbatim else (Set, Remove, AppendChange)
         asked: dict[Entity, int] = {}
         for place in places:
-            message = told[place].message
-            entity = self._entity_of(told[place], message) if isinstance(message, Change) else None
-            if entity is not None and (isinstance(message, compared) or told[place].unchanged):
+            message = located[place].message
+            entity = self._entity_of(located[place], message) if isinstance(message, Change) else None
+            if entity is not None and (isinstance(message, compared) or located[place].unchanged):
                 asked.setdefault(entity, place)
         return asked
 
@@ -270,11 +270,14 @@ class Upsert:
             self._keys.same(),
             self._behind("r", SQL("c.stream"), SQL('c."offset"')),
         )
-        streams, offsets = [told.stream for told in removed.values()], [told.offset for told in removed.values()]
+        streams, offsets = (
+            [located.stream for located in removed.values()],
+            [located.offset for located in removed.values()],
+        )
         cursor.execute(statement, [list(removed), streams, offsets])
 
     def _behind(self, row: str, stream: sql.Composable, offset: sql.Composable) -> Composed:
-        """Make the condition that a change comes after the one that made a row, or is of another stream."""
+        """Return the condition that a change comes after the one that wrote a row, or is of another stream."""
         return SQL('({} IS DISTINCT FROM {} OR {}::text COLLATE "C" < {}::text COLLATE "C")').format(
             Identifier(row, self._shape.stream), stream, Identifier(row, self._shape.offset), offset
         )
@@ -314,19 +317,19 @@ def _read(text: str | None) -> Any:
     try:
         return None if text is None else decode_json(text)
     except UNREADABLE as error:
-        raise RowRefused(None, f"what it appends to can't be read: {error}") from None
+        raise RowRefused(None, f"the value to which it appends can't be read: {error}") from None
 
 
-def _rows(rows: pa.RecordBatch, told: dict[int, LocatedMessage], finals: list[Final]) -> pa.RecordBatch:
+def _rows(rows: pa.RecordBatch, located: dict[int, LocatedMessage], finals: list[Final]) -> pa.RecordBatch:
     """Return the rows of the last changes.
 
-    Those that append are written as if they had set the value that they made.
+    Those that append are written as if they had set the resulting value.
     """
     chosen = rows.take(numbers_of([final.place for final in finals]))
     if all(final.appended is msgspec.UNSET for final in finals):
         return chosen
     values = [
-        value.as_py() if final.appended is msgspec.UNSET else _whole(told[final.place].message, final)
+        value.as_py() if final.appended is msgspec.UNSET else _whole(located[final.place].message, final)
         for value, final in zip(chosen.column(VALUE).cast(pa.binary()), finals, strict=True)
     ]
     place = chosen.schema.get_field_index(VALUE)
@@ -338,4 +341,4 @@ def _whole(message: StateMessage, final: Final) -> bytes:
     try:
         return encode_json({"type": type_, "key": key, "value": final.appended})
     except RecursionError as error:
-        raise RowRefused(final.place, f"what it makes is nested too deeply: {error}") from None
+        raise RowRefused(final.place, f"the resulting value is nested too deeply: {error}") from None
