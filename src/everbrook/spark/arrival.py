@@ -47,6 +47,7 @@ def find(module: str, name: str, session: str) -> object:
     return found
 
 
+# Pickle sends functions of `__main__` by value, others by the name of a module that a worker may lack.
 find.__module__ = "__main__"
 
 

@@ -135,6 +135,7 @@ class Connection:
         if pipeline is None:
             return
         target = target_of(self.root.stream(name), {}).rstrip("?")
+        # Appends of a producer must arrive in order, so all of them go over one connection.
         with closing(pipeline), suppress(Broken):
             for group in _grouped(posts):
                 requests = [Request(target, post.headers, post.body, "POST") for post in group]
@@ -144,6 +145,7 @@ class Connection:
                     yield response.status
 
 
+# Groups are small: a group is sent before any of its responses is read, and both sides have finite buffers.
 def _grouped(posts: Sequence[Post]) -> Iterator[list[Post]]:
     group: list[Post] = []
     for post in posts:

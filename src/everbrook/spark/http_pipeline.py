@@ -141,6 +141,7 @@ class PipelinedConnection:
         under_way = 0
         try:
             while True:
+                # Refilled at half, so that requests leave in groups and the server never waits for the next one.
                 if under_way <= _AHEAD // 2:
                     requests = self._requests(method, targets, headers(), _AHEAD - under_way)
                     under_way += len(requests)

@@ -143,6 +143,7 @@ class ProgressStream:
         except (ProtocolError, ClientError):
             return  # a server without snapshots keeps it all
         finally:
+            # Also after an error: the next attempt comes after as many messages again, not with each one.
             self._uncut = 0
 
 

@@ -223,6 +223,7 @@ class DueStreamReader(PlanReader, DataSourceStreamReader, SupportsTriggerAvailab
     def partitions(self, start: Batch, end: Batch) -> list[InputPartition]:
         """Divide a batch among tasks, with the current state of its streams."""
         self._run = turn_of(end)
+        # Spark may have logged the batch before a restart: its streams may have newer snapshots by now.
         self._known.refresh()
         return self._partitions(end, self._known.streams)
 

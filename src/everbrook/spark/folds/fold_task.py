@@ -294,6 +294,7 @@ class StreamFolder:
         changes = Changes(skip_invalid=self._options.skip_invalid)
         changes.begin(log.snapshot)
         changes.take(iter(pages))
+        # Letters come before the snapshot that leaves them out: a fold that is repeated recognises them as duplicates.
         changes.letters.append(self._connection, self._options, plan, log.start)
         return Result(Folded(changes.state.format(), JSON), changes.state.count, len(changes.letters))
 

@@ -60,6 +60,7 @@ class Engine:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        # Otherwise a later session of this process would use the dead JVM.
         SparkContext._gateway = SparkContext._jvm = None
 
 
@@ -100,7 +101,9 @@ def settings_of(keys: PipelineKeys) -> Mapping[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # By default `stop` waits for a query without a limit.
         "spark.sql.streaming.stopTimeout": "10s",
+        # Each job has a pool: a large batch of one does not delay the small ones of others.
         "spark.scheduler.mode": "FAIR",
         **keys.spark,
     }

@@ -63,6 +63,7 @@ def reset(pipeline: Pipeline, job: Job) -> list[str]:
 def _remove(checkpoint: Path) -> None:
     """Remove a checkpoint, but not the names of the streams that the next copy of a capture has to reset."""
     for path in (*sorted(checkpoint.rglob("*"), reverse=True), checkpoint):
+        # The deepest paths come first, because only an empty folder can be removed.
         if path.is_symlink() or not path.is_dir():
             if path.name != RESETS:
                 path.unlink()
@@ -103,6 +104,7 @@ class Runner:
         with locked(self._pipeline.checkpoints):
             metrics = self._serve_metrics()
             threading.Thread(target=self._launch, args=(metrics,), name="launch", daemon=True).start()
+            # Each start of a query starts Python processes, and Spark gives up on those that take ten seconds to begin.
             turns = threading.Semaphore(max(1, (os.cpu_count() or 1) // 2))
             supervisors = [
                 Supervisor(job, self._engine, self.board, self._stopping, turns, self._pauses)
@@ -177,10 +179,12 @@ class Runner:
         return done and not self._engine.result().alive
 
     def _end(self, supervisors: list[Supervisor], publisher: Publisher, metrics: "Metrics | None") -> None:
+        # First of all: a query that fails because Spark ends must not be restarted.
         self._stopping.set()
         self._when_launched(lambda engine: engine.stop())
         for supervisor in supervisors:
             supervisor.join(1)
+        # After the supervisors, so that it publishes the final states.
         publisher.end()
         if metrics is not None:
             metrics.close()

@@ -163,6 +163,7 @@ class Publisher(threading.Thread):
         self._ended.set()
         self.join(_LAST_WORD_SECS)
         if not self.is_alive():
+            # In a thread with a deadline: the run must end also if the server does not respond.
             last_word = threading.Thread(target=self._publish, kwargs={"ended": True}, daemon=True)
             last_word.start()
             last_word.join(_LAST_WORD_SECS)

@@ -276,6 +276,7 @@ def _before(batch: int | None, last: int) -> bool:
 
 def finish(query: Any, within_secs: float = FINISH_SECS) -> None:
     """Stop a query after its current batch. A batch that takes too long is repeated at the next start."""
+    # `stop` interrupts a batch, which would have to be repeated at the next start.
     deadline = time.monotonic() + within_secs
     while query.isActive and query.status["message"] == _PROCESSING and time.monotonic() < deadline:
         time.sleep(0.01)

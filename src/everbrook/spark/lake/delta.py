@@ -122,6 +122,7 @@ class DeltaLake:
 
     def recover(self) -> None:
         """Remove files of batches that this query began and never committed, once no other run can commit them."""
+        # Registered first: from now on no earlier run can commit files, so it is safe to remove them.
         self._begin_run()
         done = self._done(self._table())
         for path in self.folder.glob(f"{GROUP}=*/{DATE}=*/{self.query}-*.parquet"):
@@ -144,6 +145,7 @@ class DeltaLake:
                 return
             try:
                 self._add_columns(table, new_columns(self._options, columns_of(table), written.columns))
+                # Columns are added by a commit of their own, and another writer may have added some in between.
                 table = self._table()
                 new_columns(self._options, columns_of(table), written.columns)
                 self._append(table, written)

@@ -114,6 +114,7 @@ class LakeBatchWriter(BatchWriter):
     def _write(self, query: StreamingQuery, batch: DataFrame, batch_id: int, *, by_tasks: bool) -> int | None:
         query_id = str(query.id)
         with held(self._options.folder, query_id):
+            # Under the lock: another run of the query may have written this batch meanwhile.
             rows, refused = self._open(query_id, batch_id)
             if rows.has(batch_id):
                 return None
@@ -156,6 +157,7 @@ class LakeBatchWriter(BatchWriter):
         if not any(each.widened for each in written) and all(set(each) <= set(columns) for each in found):
             return written, replace(work, columns=columns)
         _remove(work, written)
+        # The columns are decided now: a task that found more of them would make files disagree again.
         again = replace(work, columns=columns, evolve=False)
         return _write_files(batch, again, by_tasks=by_tasks), again
 

@@ -224,6 +224,7 @@ class Contents:
 
 
 def _hash(name: str) -> int:
+    # Unlike `hash`, crc32 is the same in every process: a bucket that is read again must have the same streams.
     return zlib.crc32(name.encode())
 
 

@@ -70,12 +70,14 @@ class Append:
         cursor.execute(
             sql.SQL("CREATE TEMP TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(_CHUNK, names(columns), target)
         )
+        # The lines are numbered, so that those that exist with other values are known by their places.
         cursor.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {} serial").format(_CHUNK, _PLACE))
         self.copy(cursor, _CHUNK, lines)
         compared = (
             self._differing(guard, target),
             self._differing(guard, _CHUNK, sql.SQL("t.{0} < c.{0}").format(_PLACE)),
         )
+        # Before the insert: after it, every key exists.
         other = {int(str(row[0])) - 1 for each in compared for row in cursor.execute(each).fetchall()}
         cursor.execute(
             sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ORDER BY {} ON CONFLICT ({}) DO NOTHING").format(

@@ -94,6 +94,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         self._advanced_at = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
+        # Threads and connections stay on the driver. Copies of the reader only read files of the copy.
         return {**self.__dict__, "_begun": None, "receiver": None, "simple_reader": None}
 
     def initialOffset(self) -> Given:
@@ -117,6 +118,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         if position.copied_bytes is not None and position.copied_bytes < spool.size_bytes:
             return format_position(self._next_of_copy(position))
         end = self._next_change(position)
+        # The streams of a position must be on disk before Spark logs it: a truncate after a restart resets them.
         self._known[2].write()
         return start if end is None else format_position(end)
 
@@ -194,6 +196,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         if last.copied_bytes:
             return self.read(self.partitions(start, end)[0]) if self._is_small(first, last) else None
         receiver = self._receiving(first)
+        # After a restart, a logged batch may be larger than the buffer, and must be complete all the same.
         receiver.require(last)
         buffer = receiver.buffer
         while buffer.wait(first.order, last.order, self._tuning.wait_secs) < last.order:
@@ -222,6 +225,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         position = self._position(end)
         if position.copied_bytes is None:
             self._known[1].delete()
+            # Not earlier: only a batch that Spark has recorded as done is never read again.
             self._receiving(position).confirm(position)
 
     def stop(self) -> None:

@@ -139,6 +139,7 @@ def prepare(cursor: Cursor) -> None:
 
 def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached]:
     """Lock the positions of streams until the end of the transaction, and return them."""
+    # Every transaction locks its rows in this order, so two of them can't deadlock.
     wanted = sorted(streams)
     found = cursor.execute(_LOCK, [sink, wanted]).fetchall()
     if len(found) < len(wanted):

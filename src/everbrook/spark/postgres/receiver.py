@@ -236,11 +236,13 @@ class Receiver:
         """Receive over one connection, until it breaks."""
         with connect(self._options.url) as connection:
             self._watch.look(connection, self.buffer.reached[0])
+            # A slot that was moved or created again would skip changes silently.
             check_slot(connection, self._options.slot, max(self._done_lsn, self._confirmed))
         replication = Replication(self._options.url)
         try:
             replication.start(self._options.slot, self._options.publication)
             self._transcriber.reconnected()
+            # Postgres may have lost the last confirmation with the connection, so it is sent again.
             self._confirmed_to_postgres = 0
             while not self._closed:
                 self._turn(replication)
@@ -278,6 +280,7 @@ class Receiver:
                 if event is not None:
                     events.append(event)
         finally:
+            # Events before an error are valid, and may complete a batch that was planned.
             if events:
                 self.buffer.put(events)
         return count > 0

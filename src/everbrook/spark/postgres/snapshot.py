@@ -108,6 +108,7 @@ def write_whole(folder: Path, name: str, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    # The file is synced before the rename, and its folder after it: no crash leaves an incomplete file.
     temporary.replace(folder / name)
     sync_folder(folder)
 
@@ -251,10 +252,12 @@ def _copy(url: str, snapshot: str, published: Published, pages: PageRange, path:
         with connect(url, autocommit=False) as connection, path.open("wb") as file:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
+            # All connections read the same snapshot, so the parts of the copy are of one moment.
             connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
             with connection.cursor().copy(_statement(published, pages)) as rows:
                 for block in rows:
                     file.write(block)
+            # The rows must be on disk before the manifest names their file.
             file.flush()
             os.fsync(file.fileno())
     except psycopg.Error as error:

@@ -63,6 +63,7 @@ def begin(options: CaptureOptions, tuning: CaptureTuning) -> Manifest:
         connection.execute("SELECT set_config('lock_timeout', %s, false)", [tuning.lock_timeout])
         published = publish(connection, options, find_tables(connection, options))
         _clear(connection, options)
+        # The marker precedes the slot: after a kill in between, the next start knows the slot as its own.
         write_whole(options.location, MARKER, msgspec.json.encode({"slot": options.slot}))
         try:
             return _copied(options, published, tuning.pages_per_part)
@@ -119,6 +120,7 @@ def _remove_copy(folder: Path) -> None:
 
 def _copied(options: CaptureOptions, published: list[Published], pages_per_part: int) -> Manifest:
     with closing(Replication(options.url)) as replication:
+        # The snapshot ends with this connection, so the connection stays open until the copy is done.
         lsn, snapshot = replication.create_slot(options.slot)
         parts = []
         if options.initial_copy:
@@ -143,6 +145,7 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
         types.elements,
         options.routing,
     )
+    # Last of all: with the manifest the capture has begun, and a restart continues it.
     write_whole(options.location, MANIFEST, msgspec.json.encode(manifest))
     return manifest
 

@@ -78,6 +78,7 @@ class TableBatchWriter(BatchWriter):
             {name: each.incarnation for name, each in streams.items()},
             {name: each.created_at_ms for name, each in streams.items() if each.created_at_ms is not None},
         )
+        # The streams of a query are known from its batches only, so the warning can't come at the start.
         self._warn_once(writer)
         written = self._write_by_tasks(writer, batch) if by_tasks else self._write_on_driver(writer, batch)
         self._count_dead_letters(written.refused)

@@ -284,11 +284,13 @@ class TableWriter:
         return written
 
     def _apply(self, writer: Writer, part: TransactionRows, cursor: Cursor) -> tuple[int, int]:
+        # The lock comes first: a second run of the query waits here, and then sees the positions of the first.
         reached = positions.lock(cursor, writer.sink, part.starts)
         rows, anew = fresh_rows(part, reached, writer)
         refused = self._target.write(cursor, rows, anew) if rows.num_rows else {}
         letters = _letters(rows, refused)
         letter_table.bury(cursor, self._plan.options.dead_letters, writer, self._plan.table.name, letters)
+        # In the transaction of the rows: rows and positions are committed together, or neither is.
         positions.advance(cursor, writer, ends_of(part, reached, anew, writer))
         return rows.num_rows, len(refused)
 

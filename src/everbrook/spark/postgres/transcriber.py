@@ -220,8 +220,10 @@ class Transcriber:
     def feed(self, message: Message) -> Event | None:
         """Take the next message."""
         if isinstance(message, Insert | Update | Delete | Truncate):
+            # Skipped changes are numbered too: a position means the same, whichever tables are captured.
             self._number += 1
             order = self._lsn, self._number
+            # After a reconnection Postgres repeats changes that were not confirmed.
             return self._change(message, order) if order > self._done else None
         if isinstance(message, Begin):
             self._headers = Headers(message.commit_lsn, message.xid, message.committed_at_us)

@@ -211,6 +211,7 @@ class Upsert:
         self._clear(cursor, dict(folded.cleared))
         removed = {held.numbers[entity]: located[each.place] for entity, each in folded.finals.items() if each.removed}
         kept = [final for final in folded.finals.values() if not final.removed]
+        # A statement runs even without rows: an attempt at no rows shows whether the table itself is at fault.
         if removed or not kept:
             self._delete(cursor, removed)
         if kept or not removed:

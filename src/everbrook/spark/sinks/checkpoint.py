@@ -82,6 +82,7 @@ class Checkpoint:
 
     def _unfinished(self) -> int | None:
         """Find the batch that was begun but not finished."""
+        # Spark writes `offsets/N` before batch N, and `commits/N` after it.
         begun, done = (
             max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
             for folder in ("offsets", "commits")

@@ -33,6 +33,7 @@ def whole_streams(df: DataFrame) -> bool:
             return False
         if any(chosen.get(name) != given for name, given in _attributes(node).items() if name in _PLACE):
             return False
+        # With more partitions than streams, a stream may be divided among tasks.
         return int(node.extraOptions().get("minPartitions") or 1) == 1
     except (Py4JError, AttributeError, TypeError, ValueError):
         return False

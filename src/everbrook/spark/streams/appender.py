@@ -102,6 +102,7 @@ class Appender:
         unknown = [rows.stream for rows in by_stream if self._key(producer, rows.stream) not in _known]
         for stream, known in zip(unknown, _each(self._look_up, unknown), strict=True):
             _known[self._key(producer, stream)] = known
+        # Every row is checked before the first append: a batch that is refused leaves nothing in any stream.
         parted = [self._part(producer, rows, _known[self._key(producer, rows.stream)]) for rows in by_stream]
         _each(partial(self._append, producer, close), parted)
 
@@ -134,12 +135,17 @@ class Appender:
     def _send(self, producer: Producer, parted: "Parted", *, close: bool) -> None:
         stream = parted.rows.stream
         try:
+            # A batch of `df.write` is never run again. It shares its producer with other batches, so it needs their
+            # progress.
             if not producer.repeats and parted.known.stores_positions:
                 append_batch(self._connection, stream, producer.id, parted.posts(close=close))
+            # Positions let a batch that is run again continue, also if it has fewer rows by then.
             elif parted.known.stores_positions and not close:
                 key = self._key(producer, stream)
                 _stored[key] = self._batch(producer, parted).append(self._connection, _stored.get(key))
             else:
+                # Without positions the sequence numbers identify the appends: the rows must be the same and in the same
+                # order.
                 posts = enumerate(parted.posts(close=close))
                 numbered = [post.of_producer(producer.id, producer.epoch, seq) for seq, post in posts]
                 self._connection.post_all(stream, numbered)
@@ -279,6 +285,7 @@ class Parted(Struct, frozen=True):
 def _by_stream(table: pa.Table) -> Iterator[StreamRows]:
     """Group messages by stream. Messages with the same place in the order are sorted by their bytes."""
     order_by = [name for name in table.column_names if name not in {STREAM, MESSAGE}]
+    # Rows of equal place are sorted too: a batch that is run again may get its rows in another order.
     if order_by:
         keys = [(name, "ascending") for name in (*order_by, MESSAGE)]
         table = table.take(pc.sort_indices(table, sort_keys=keys))

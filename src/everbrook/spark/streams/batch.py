@@ -140,16 +140,21 @@ class Batch(Struct, frozen=True):
         `known` is the state of the producer after an earlier batch. What is returned is its state after this batch. It
         is None if the producer has no position, as far as this process knows.
         """
+        # Nearly all batches are one append: it needs no lookup, and no position that the server would keep.
         if known is None and self._append_alone(connection):
             return None
+        # Another process, or a run before a crash, may have written a part of this batch: the server knows how far.
         if known is None or known.epoch >= self.epoch:
             known = connection.producer(self.stream, self.producer_id).known
         while True:
+            # The batch was begun without places, so only sequence numbers identify its appends.
             if known and known.epoch == self.epoch and known.position is None:
                 self._complete_numbered(connection)
                 return None
             posts = list(self._behind(known))
             try:
+                # A duplicate means that another run writes the same batch, perhaps with other rows: read its progress
+                # again.
                 if connection.post_all(self.stream, posts):
                     return self._after(posts, known)
             except PositionMoved:
@@ -181,6 +186,7 @@ class Batch(Struct, frozen=True):
         """Make the appends that are left, each with the place before it and the one at its end."""
         before = known.position or "" if known else ""
         again = known is not None and known.epoch == self.epoch
+        # The server takes consecutive sequence numbers only (§5.2.1), also across two runs of a batch.
         seq = known.seq + 1 if known and again else 0
         for number, (part, place) in enumerate(self.parts_behind(before if again else None), seq):
             positions = {"Producer-Resumes-From": before, "Producer-Position": place}

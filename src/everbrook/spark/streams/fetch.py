@@ -113,6 +113,7 @@ class Reading(Struct, frozen=True):
     def from_response(self, range_: Range, response: Response) -> Iterator[Piece]:
         """Read a range whose first page was requested already."""
         usable = response.status == OK and response.headers.get(b"content-type") == FRAMES
+        # Another incarnation of the stream has other messages at the same offsets. The general client raises that.
         if not usable or not response.is_of(range_.incarnation):
             yield from self.pieces(range_)
             return
@@ -132,6 +133,7 @@ class Reading(Struct, frozen=True):
                 yield Piece(frames=frames)
         except OffsetGone as gone:
             earliest = header_of(gone, "Stream-Earliest-Offset")
+            # A fresh range begins with whatever is retained, so a cut at its beginning is no loss.
             if not range_.fresh:
                 self._lost(range_, f"begins at {earliest} now; {range_.start} was to be read", gone)
             if earliest is not None and range_.start < earliest < range_.end:

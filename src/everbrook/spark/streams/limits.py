@@ -115,6 +115,7 @@ def _cut(ranges: Sequence[Range], parts: Mapping[str, int], unit: Unit, send: Se
     long = [range_ for range_ in chosen if size_of(range_) > parts[range_.name]]
     lookups = [Lookup(range_.name, range_.start, unit, parts[range_.name], range_.incarnation) for range_ in long]
     found = dict(zip((range_.name for range_ in long), send(lookups), strict=True))
+    # The stream may have grown since the plan, and the offset that was found may be beyond the end of the range.
     return [replace(range_, end=min(found.get(range_.name, range_.end), range_.end)) for range_ in chosen]
 
 

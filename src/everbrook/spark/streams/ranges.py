@@ -162,6 +162,7 @@ def grouped(ranges: Sequence[Range], count: int) -> list[list[Range]]:
     """Split ranges among tasks. The name of a stream decides its group, whatever else is read."""
     groups: list[list[Range]] = [[] for _ in range(count)]
     for range_ in ranges:
+        # Unlike `hash`, crc32 is the same in every process.
         groups[crc32(range_.name.encode()) % count].append(range_)
     return [group for group in groups if group]
 

@@ -204,6 +204,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             catalogue.refresh()
         if not begun(start):
             if starting.everywhere != EARLIEST:
+                # An empty first batch records where the query begins: a restart before batch 1 must begin at the same
+                # offsets.
                 return starting_positions(starting, view.streams, view.token)
             start = {VERSION_KEY: VERSION}
         if self._target is None and all(start.get(name) == end for name, end in catalogue.ends.items()):
@@ -211,6 +213,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         unlimited = isinstance(limit, ReadAllAvailable) or not catalogue.exact
         limits = Limits() if unlimited else self._options.limits
         end = self._next(start, view, limits)
+        # The token of the list may change without a message: a batch for the token alone would be empty.
         return start if start == end | {VERSION_KEY: start[VERSION_KEY]} else end
 
     def _next(self, start: Positions, view: "View | Catalogue", limits: Limits) -> Positions:
@@ -273,6 +276,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return small(ranges) and (self._options.driver_reads or not ranges)
 
     def _ranges(self, start: Positions, end: Positions) -> list[Range]:
+        # Spark has logged this batch, perhaps long ago: its streams may have been cut or deleted since.
         ranges, losses = adjust_ranges(ranges_between(start, end), end, self._known.streams)
         self._report(losses)
         return ranges

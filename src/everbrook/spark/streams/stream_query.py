@@ -74,6 +74,7 @@ def start_writing(
         return _write_remotely(writer, sink, given)
     require_order(sink, layout)
     kept = Checkpoint(df.sparkSession, checkpoint)
+    # Size and order decide which rows are in which append, so they must not change in the middle of a batch.
     kept.keep_append_bytes(sink.max_append_bytes)
     kept.keep_order(layout.order_by)
     closing = ClosingStreams(sink, kept) if sink.close_on_finish else None

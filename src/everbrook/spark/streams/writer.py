@@ -43,6 +43,7 @@ class MessageWriter(metaclass=Arriving):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessages:
         """Make messages of the rows of a task."""
+        # Spark passes the id of the query to tasks, and not to the writer on the driver: they send it along.
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         partition = 0 if context is None else context.partitionId()
