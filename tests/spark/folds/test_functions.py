@@ -130,7 +130,7 @@ def test_a_function_that_passes_over_a_broken_connection_publishes_nothing(
     "name, words",
     [
         ("nowhere.at_all:fold", "nowhere.at_all can't be imported here"),
-        ("json:fold", "there is no fold in json"),
+        ("json:fold", "json has no fold"),
         ("json:__name__", "which can't be called: it is str"),
     ],
 )
