@@ -48,7 +48,7 @@ from everbrook.spark.lake.lake_task import (
 )
 from everbrook.spark.lake.message_fields import json_columns, raw_columns
 from everbrook.spark.options import DEFAULT_TABLE_TUNING, InvalidOption, ServerOptions, TableTuning
-from everbrook.spark.sinks.batch_writer import BatchWriter, OnDeadLetters, require_local
+from everbrook.spark.sinks.batch_writer import MicroBatchWriter, OnDeadLetters, require_local
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions, parse_dead_letters
 from everbrook.spark.sinks.query_plan import incarnations_of
@@ -93,7 +93,7 @@ def held(folder: Path, query: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-class LakeBatchWriter(BatchWriter):
+class LakeBatchWriter(MicroBatchWriter):
     """Writes the batches of one query."""
 
     def __init__(

@@ -17,7 +17,7 @@ from everbrook.spark.postgres.bisection import Bisection, Refused
 from everbrook.spark.postgres.copy_text import data_of, numbers_of, rows_of
 from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.mapping import OFFSET_PATH, STREAM_PATH, Mapper, Mapping
-from everbrook.spark.postgres.table import Key, Table, names, require_unchanged
+from everbrook.spark.postgres.table import Key, TargetTable, names, require_unchanged
 
 _CHUNK, _PLACE = sql.Identifier("everbrook_chunk"), sql.Identifier("everbrook_place")
 _ALL = sql.SQL("true")
@@ -27,7 +27,7 @@ _THERE = "the table has another row for this stream and offset"
 class Append:
     """Writes messages as rows."""
 
-    def __init__(self, table: Table, mapping: Mapping) -> None:
+    def __init__(self, table: TargetTable, mapping: Mapping) -> None:
         self._table = table
         self._mapping = mapping
         self._mapper = Mapper(mapping)
@@ -131,7 +131,7 @@ class _Copying:
         return False
 
 
-def guard_of(table: Table, mapping: Mapping) -> Key | None:
+def guard_of(table: TargetTable, mapping: Mapping) -> Key | None:
     """Find the unique key of stream and offset."""
     offset, stream = mapping.column_at(OFFSET_PATH), mapping.column_at(STREAM_PATH)
     return None if offset is None or stream is None else table.key_on((stream, offset))

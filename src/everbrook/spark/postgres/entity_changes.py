@@ -32,7 +32,7 @@ from everbrook.protocol.state_changes import (
 from everbrook.spark.postgres.bisection import RowRefused
 from everbrook.spark.postgres.copy_text import UNREADABLE, column_of, data_of, decode_json, rows_of
 from everbrook.spark.postgres.database import Cursor
-from everbrook.spark.postgres.table import Table, names
+from everbrook.spark.postgres.table import TargetTable, names
 
 Entity = tuple[str, str, str]
 """Stream, type and key. Where a table does not tell streams or types apart, theirs are empty."""
@@ -58,7 +58,7 @@ class HeldKeys(Struct, frozen=True):
 class Keys:
     """The keys of entities, in a table that lasts as long as the connection, with rows for as long as an attempt."""
 
-    def __init__(self, table: Table, key: tuple[tuple[str, int], ...]) -> None:
+    def __init__(self, table: TargetTable, key: tuple[tuple[str, int], ...]) -> None:
         """Take the columns of the key, and which part of an entity each is."""
         self._table = table
         self._key = key

@@ -27,7 +27,7 @@ from everbrook.spark.options import InvalidOption
 from everbrook.spark.postgres.copy_text import BYTES, JSON, JSONB, NUL, as_text, column_of, has_nul
 from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.extraction import Extracted, Extraction
-from everbrook.spark.postgres.table import Table, create, exists, identifier_of, look_up, names
+from everbrook.spark.postgres.table import TargetTable, create, exists, identifier_of, look_up, names
 
 STREAM, OFFSET, NEXT_OFFSET, VALUE = "stream", "offset", "next_offset", "value"
 """Columns of the source."""
@@ -152,7 +152,7 @@ def parse_columns(columns: Given[str, str]) -> dict[str, Path]:
     return parsed
 
 
-def mapping_of(table: Table, paths: Given[str, Path]) -> Mapping:
+def mapping_of(table: TargetTable, paths: Given[str, Path]) -> Mapping:
     """Combine a mapping with the kinds of the table's columns."""
     return Mapping(tuple(MappedColumn(name, table.columns[name].kind, path) for name, path in paths.items()))
 

@@ -42,7 +42,7 @@ _QUOTED = r'"(?:[^"]|"")+"'
 _NAME = re.compile(rf'(?:({_QUOTED}|[^".]+)\.)?({_QUOTED}|[^"]+)')
 
 
-class Column(Struct, frozen=True):
+class TargetColumn(Struct, frozen=True):
     """A column, as the catalog describes it."""
 
     name: str
@@ -63,11 +63,11 @@ class Key(Struct, frozen=True):
     columns: tuple[str, ...]
 
 
-class Table(Struct, frozen=True):
+class TargetTable(Struct, frozen=True):
     """A table, as the catalog describes it."""
 
     name: str
-    columns: dict[str, Column]
+    columns: dict[str, TargetColumn]
     keys: tuple[Key, ...]
 
     @property
@@ -111,7 +111,7 @@ def exists(cursor: Cursor, name: str) -> bool:
     return found is not None and found[0] is not None
 
 
-def look_up(cursor: Cursor, name: str) -> Table:
+def look_up(cursor: Cursor, name: str) -> TargetTable:
     """Look up a table in the catalog."""
     quoted = identifier_of(name).as_string(None)
     if not exists(cursor, name):
@@ -120,7 +120,7 @@ def look_up(cursor: Cursor, name: str) -> Table:
             "Nothing is lost"
         )
     columns = [
-        Column(
+        TargetColumn(
             str(row[0]),
             str(row[1]),
             kind=_kind(str(row[2]), str(row[3])),
@@ -131,7 +131,7 @@ def look_up(cursor: Cursor, name: str) -> Table:
         for row in cursor.execute(_COLUMNS, [quoted])
     ]
     keys = [Key(str(row[1]), bool(row[2]), tuple(row[3])) for row in cursor.execute(_KEYS, [quoted])]  # type: ignore[arg-type]
-    return Table(name, {column.name: column for column in columns}, tuple(keys))
+    return TargetTable(name, {column.name: column for column in columns}, tuple(keys))
 
 
 def _kind(type_name: str, category: str) -> str:
@@ -146,7 +146,7 @@ def _kind(type_name: str, category: str) -> str:
     return by_name.get(type_name, ARRAY if category == "A" else PLAIN)
 
 
-def require_columns(table: Table, mapped: Iterable[str]) -> None:
+def require_columns(table: TargetTable, mapped: Iterable[str]) -> None:
     """Refuse a mapping for which the table lacks columns."""
     chosen = list(mapped)
     for name in chosen:
@@ -166,7 +166,7 @@ def require_columns(table: Table, mapped: Iterable[str]) -> None:
             )
 
 
-def require_unchanged(cursor: Cursor, table: Table, mapped: Iterable[str]) -> None:
+def require_unchanged(cursor: Cursor, table: TargetTable, mapped: Iterable[str]) -> None:
     """Refuse to continue with a table whose columns have changed."""
     now = look_up(cursor, table.name)
     for name in mapped:

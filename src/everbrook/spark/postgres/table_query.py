@@ -22,7 +22,7 @@ from everbrook.spark.postgres.database import Database
 from everbrook.spark.postgres.mapping import METADATA, NEXT_OFFSET, OFFSET, STREAM, Metadata
 from everbrook.spark.postgres.positions import TABLE, Writer, unknown
 from everbrook.spark.postgres.table_sink import RowCounts, TablePlan, TableWriter, parse_options, prepare
-from everbrook.spark.sinks.batch_writer import BatchWriter, OnDeadLetters, require_local
+from everbrook.spark.sinks.batch_writer import MicroBatchWriter, OnDeadLetters, require_local
 from everbrook.spark.sinks.checkpoint import write_with
 from everbrook.spark.sinks.query_plan import identities_of, whole_streams
 from everbrook.spark.sinks.task_writer import TaskWriter, write_by_tasks
@@ -49,7 +49,7 @@ class TableTaskWriter(TaskWriter[RowCounts]):
             database.close()
 
 
-class TableBatchWriter(BatchWriter):
+class TableBatchWriter(MicroBatchWriter):
     """Writes the batches of one query to a table."""
 
     def __init__(

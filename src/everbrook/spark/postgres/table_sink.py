@@ -37,7 +37,7 @@ from everbrook.spark.postgres.mapping import (
     parse_columns,
 )
 from everbrook.spark.postgres.positions import Reached, Writer
-from everbrook.spark.postgres.table import Table, look_up, require_columns
+from everbrook.spark.postgres.table import TargetTable, look_up, require_columns
 from everbrook.spark.postgres.upsert import StateShape, Upsert, shape_of
 from everbrook.spark.sinks.dead_letters import DeadLetterOptions, Letter, parse_dead_letters
 from everbrook.spark.streams.messages import InvalidRow
@@ -173,7 +173,7 @@ class TablePlan(Struct, frozen=True):
     """A sink that was checked against its table. It is sent to tasks."""
 
     options: TableOptions
-    table: Table
+    table: TargetTable
     paths: dict[str, Path]
 
 
@@ -248,7 +248,7 @@ def _paths(options: TableOptions) -> dict[str, Path]:
     return parse_columns(default if options.columns is None else dict(options.columns))
 
 
-def _guarded(options: TableOptions, table: Table) -> dict[str, Path]:
+def _guarded(options: TableOptions, table: TargetTable) -> dict[str, Path]:
     """Add the columns that keep a state from going back, if the table has them and the mapping does not name them."""
     paths = _paths(options)
     if options.mode == STATE:

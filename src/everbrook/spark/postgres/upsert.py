@@ -70,7 +70,7 @@ from everbrook.spark.postgres.mapping import (
     Mapping,
     Path,
 )
-from everbrook.spark.postgres.table import Table, names, require_unchanged
+from everbrook.spark.postgres.table import TargetTable, names, require_unchanged
 
 _ENTITY: tuple[Path, ...] = (STREAM_PATH, TYPE_PATH, KEY_PATH)
 _CHUNK = Identifier("everbrook_changed")
@@ -80,7 +80,7 @@ _OF_JSON = {JSON, JSONB}
 class StateShape(Struct, frozen=True):
     """The columns of a table that identify the entity of a row, and the message that wrote it."""
 
-    table: Table
+    table: TargetTable
     mapping: Mapping
     key: tuple[tuple[str, int], ...]
     """The columns of its key, and which part of an entity each is."""
@@ -91,7 +91,7 @@ class StateShape(Struct, frozen=True):
     entity_type: str | None
 
 
-def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> StateShape:
+def shape_of(table: TargetTable, mapping: Mapping, entity_type: str | None) -> StateShape:
     """See whether a table can store_keys states, or say what is missing."""
     stream, offset = mapping.column_at(STREAM_PATH), mapping.column_at(OFFSET_PATH)
     if stream is None or offset is None:

@@ -21,7 +21,7 @@ OnDeadLetters = Callable[[int], None]
 """Is called with the number of dead letters of a batch, if it has any."""
 
 
-class BatchWriter(ABC):
+class MicroBatchWriter(ABC):
     """Writes the batches of one query, one at a time."""
 
     def __init__(

@@ -20,7 +20,7 @@ from everbrook.protocol.errors import NotFound
 from everbrook.spark.connection import connect
 from everbrook.spark.options import InvalidOption, SinkOptions, StreamTuning, format_options, parse_sink
 from everbrook.spark.shipping import is_remote
-from everbrook.spark.sinks.batch_writer import BatchWriter
+from everbrook.spark.sinks.batch_writer import MicroBatchWriter
 from everbrook.spark.sinks.checkpoint import Checkpoint, write_with
 from everbrook.spark.sinks.query_plan import keeps_size
 from everbrook.spark.sinks.task_writer import TaskWriter, write_by_tasks, write_on_driver
@@ -115,7 +115,7 @@ class StreamTaskWriter(TaskWriter[Appended]):
         return Appended(messages.column(STREAM).unique().to_pylist(), int(messages.nbytes))
 
 
-class StreamBatchWriter(BatchWriter):
+class StreamBatchWriter(MicroBatchWriter):
     """Appends the batches of one query to streams."""
 
     def __init__(
