@@ -145,7 +145,7 @@ WRONG = {
     "no guard": ("id text PRIMARY KEY", "ALTER TABLE t ADD COLUMN _stream text"),
     "no key": ("id text, _stream text, _offset text", "needs a primary key of 't'"),
     "a key of something else": ("id text, n int PRIMARY KEY, _stream text, _offset text", "got n"),
-    "several types": ("id text PRIMARY KEY, _stream text, _offset text", "entities of several types would meet"),
+    "several types": ("id text PRIMARY KEY, _stream text, _offset text", "entities of several types would share"),
 }
 
 
