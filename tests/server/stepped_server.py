@@ -86,6 +86,10 @@ class HandServer:
         """Make the next group durable, if there is one."""
         return bool(self._commits.run())
 
+    def take_result(self) -> None:
+        """Publish a group that is durable, and send its responses: one turn."""
+        self._scheduler.run_from_threads()
+
     def ask(self, request: bytes) -> None:
         """Ask, and take turns until the answer is there."""
         self._wire.written = b""

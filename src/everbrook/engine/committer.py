@@ -163,6 +163,13 @@ class Committer:
         else:
             call()
 
+    def when_group_ends(self, call: Callable[[], None]) -> bool:
+        """Call `call` as `between_groups` does. Returns False, and calls nothing, if no changes are pending."""
+        if self.pending_since is None:
+            return False
+        self.between_groups(call)
+        return True
+
     def _call_between(self) -> None:
         between, self._between = self._between, []
         for call in between:

@@ -104,7 +104,7 @@ class Engine:
         self.limits = limits
         self.tuning = tuning
         self.faults = Faults(clock, scheduler)
-        self.turns = Turns(self.faults)
+        self.turns = Turns(self.faults, clock)
         self.epoch = storage.epoch
         """The epoch of the store. It changes with each restore, because an offset may mean other bytes afterwards."""
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
@@ -120,7 +120,7 @@ class Engine:
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self.reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
         self._expiry = Expiry(
-            storage, clock, tuning.expiry, self.reclaimer, self._execute_due, self._when_all_durable, self.faults
+            storage, clock, tuning.expiry, self.reclaimer, self._execute_due, self._when_durable_but, self.turns
         )
         self._durable_changes = DurableChanges(self.faults, self.recent_changes, self._expiry)
         self.followers = self._durable_changes.followers
@@ -136,6 +136,7 @@ class Engine:
         )
         callbacks = CommitCallbacks(self._streams.publish, self._roll_back, self._fail)
         self._committer = Committer(storage, clock, callbacks, self.faults, tuning.commit, commit_executor)
+        self.turns.when_group_ends = self._committer.when_group_ends
         if storage.refusal:
             self._committer.stop(storage.refusal)
         self._ownership = Ownership(storage, self._lose_folder, self.faults, tuning.ownership)
@@ -189,8 +190,8 @@ class Engine:
         """Call `answer` with None when a change is durable, or with the error that prevents it."""
         self._committer.park(change, answer)
 
-    def _when_all_durable(self, call: Callable[[], None]) -> None:
-        self._committer.park(self._committer.last, lambda _: call())
+    def _when_durable_but(self, newest: int, call: Callable[[], None]) -> None:
+        self._committer.park(self._committer.last - newest, lambda _: call())
 
     def new_incarnation(self) -> int:
         """Return a number for a stream that may be created."""

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from everbrook.engine.clock import Clock, Timer
-from everbrook.engine.faults import Callback, Faults
+from everbrook.engine.faults import Callback
 from everbrook.engine.reclaim import Reclaimer
 from everbrook.engine.stats import Watched
 from everbrook.engine.stream import Stream
 from everbrook.engine.tuning import ExpiryTuning
+from everbrook.engine.turns import Turns
 from everbrook.protocol.commands import Expire, Trim
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.lifetime import deadline, last_touch
@@ -24,8 +25,8 @@ from everbrook.storage.api import Storage
 class Deadlines:
     """A priority queue of streams by their deadlines.
 
-    It is processed in slices, so that many streams that are due at once do not block the event loop. Only a few slices
-    may have pending changes: all responses of a group of changes wait for the whole group, so a group must not contain
+    It is processed in slices, so that many streams that are due at once do not block the event loop. Only two slices
+    have pending changes: all responses of a group of changes wait for the whole group, so a group must not contain
     many expiries.
     """
 
@@ -34,22 +35,23 @@ class Deadlines:
         clock: Clock,
         tuning: ExpiryTuning,
         look_at: Callable[[Stream, int], None],
-        when_durable: Callable[[Callable[[], None]], None],
-        faults: Faults,
+        when_durable: Callable[[int, Callable[[], None]], None],
+        turns: Turns,
     ) -> None:
         """Call `look_at` with a stream and the time when the stream is due. From then on it is not watched any more.
 
-        `when_durable` calls its argument when the changes of `look_at` are durable or have failed.
+        `when_durable` makes a call when all changes but a number of the newest ones are durable or have failed.
         """
         self._clock = clock
         self._slice_streams = tuning.slice_streams
-        self._slice_pause_secs = tuning.slice_pause_secs
         self._retry_secs = tuning.slice_retry_secs
         self._look_at = look_at
         self._when_durable = when_durable
-        self._max_pending_slices = tuning.max_pending_slices
-        self._pending_slices = 0
-        self._faults = faults
+        self._turns = turns
+        self._faults = turns.faults
+        self._slices = 0
+        self._waits = False
+        """Whether a slice waits for its turn, or for its changes to become durable."""
         self._heap: list[tuple[int, int]] = []
         self._watched: dict[int, tuple[int, Stream]] = {}
         self._timer: Timer | None = None
@@ -59,11 +61,7 @@ class Deadlines:
     def watched(self) -> Watched:
         """Statistics of the watched streams."""
         next_at = self._heap[0][0] if self._heap else None
-        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, waiting=self._waits)
-
-    @property
-    def _waits(self) -> bool:
-        return self._pending_slices >= self._max_pending_slices
+        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, slices=self._slices)
 
     def watch(self, stream: Stream, moment: int) -> None:
         """Look at a stream at `moment`, and not at the moment that was set before."""
@@ -102,10 +100,15 @@ class Deadlines:
             self._timer.cancel()
         delay = max(pause_secs, (moment - self._clock.now()) / 1000)
         self._timer_at = moment
-        self._timer = self._faults.later(Callback.TIMER, delay, self._run_slice, failed=self._go_on)
+        self._timer = self._faults.later(Callback.TIMER, delay, self._wait_for_turn, failed=self._go_on)
+
+    def _wait_for_turn(self) -> None:
+        self._timer = None
+        self._waits = True
+        self._turns.wait_as_server(Callback.TIMER, self._run_slice, self._go_on)
 
     def _run_slice(self) -> None:
-        self._timer = None
+        self._slices += 1
         now = self._clock.now()
         for _ in range(self._slice_streams):
             if not self._heap or self._heap[0][0] > now:
@@ -117,18 +120,19 @@ class Deadlines:
                 del self._watched[incarnation]
                 # After a fault the stream is not lost: `DeadlineScan`, or the next command, finds it expired.
                 self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
-        self._pending_slices += 1
-        # Counted before it is parked: if no change is pending, `_end_slice` is called at once.
-        self._when_durable(self._end_slice)
-        self._set_timer(self._slice_pause_secs)
+        self._when_durable(self._slice_streams, self._end_slice)
 
     def _end_slice(self) -> None:
-        self._pending_slices -= 1
-        self._set_timer(self._slice_pause_secs)
+        self._waits = False
+        if self._heap and self._heap[0][0] <= self._clock.now():
+            self._wait_for_turn()
+        else:
+            self._set_timer()
 
     def _go_on(self) -> None:
         """Run the next slice after a pause, because the last one failed."""
         self._timer = None
+        self._waits = False
         self._set_timer(self._retry_secs)
 
     def stop(self) -> None:
@@ -148,22 +152,33 @@ class DeadlineScan:
         clock: Clock,
         tuning: ExpiryTuning,
         execute: Callable[[Expire | Trim], None],
-        faults: Faults,
+        turns: Turns,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._tuning = tuning
         self._execute = execute
-        self._faults = faults
+        self._turns = turns
+        self._faults = turns.faults
         self._started_at = clock.now()
         self._after = 0
         self._first_round = True
-        self._timer = faults.every(Callback.TIMER, self._pause_secs, self._look) if storage.blocking else None
+        self._stopped = False
+        self._timer: Timer | None = None
+        if storage.blocking:
+            self._set_timer()
 
-    def _pause_secs(self) -> float:
-        return self._tuning.scan_pause_secs if self._after else self._tuning.scan_secs
+    def _set_timer(self) -> None:
+        pause_secs = self._tuning.scan_pause_secs if self._after else self._tuning.scan_secs
+        self._timer = self._faults.later(Callback.TIMER, pause_secs, self._wait_for_turn, failed=self._set_timer)
+
+    def _wait_for_turn(self) -> None:
+        self._timer = None
+        self._turns.wait_as_server(Callback.TIMER, self._look, self._set_timer)
 
     def _look(self) -> None:
+        if self._stopped:
+            return
         # Reset first: if the storage raises, the next round begins at the first stream, after the long pause.
         after, self._after = self._after, 0
         heads = self._storage.mortal(after, self._tuning.slice_streams)
@@ -172,6 +187,7 @@ class DeadlineScan:
         now = self._clock.now()
         for head in heads:
             self._faults.run(Callback.TIMER, self._look_at, head, now)
+        self._set_timer()
 
     def _look_at(self, head: Head, now: int) -> None:
         identity = head.identity
@@ -200,6 +216,7 @@ class DeadlineScan:
 
     def stop(self) -> None:
         """Stop the scan."""
+        self._stopped = True
         if self._timer:
             self._timer.cancel()
 
@@ -214,18 +231,18 @@ class Expiry:
         tuning: ExpiryTuning,
         reclaimer: Reclaimer,
         execute: Callable[[Expire | Trim], None],
-        when_durable: Callable[[Callable[[], None]], None],
-        faults: Faults,
+        when_durable: Callable[[int, Callable[[], None]], None],
+        turns: Turns,
     ) -> None:
-        """`when_durable` calls its argument when the executed commands are durable or have failed."""
+        """`when_durable` makes a call when all changes but a number of the newest ones are durable or have failed."""
         self._clock = clock
         self._reclaimer = reclaimer
         self._execute = execute
         self._trim_delay_ms = tuning.trim_delay_ms
         self._retry_ms = tuning.retry_ms
-        self._expiring = Deadlines(clock, tuning, self._expire, when_durable, faults)
-        self._trimming = Deadlines(clock, tuning, self._trim, when_durable, faults)
-        self._scan = DeadlineScan(storage, clock, tuning, execute, faults)
+        self._expiring = Deadlines(clock, tuning, self._expire, when_durable, turns)
+        self._trimming = Deadlines(clock, tuning, self._trim, when_durable, turns)
+        self._scan = DeadlineScan(storage, clock, tuning, execute, turns)
 
     @property
     def expiring(self) -> Watched:

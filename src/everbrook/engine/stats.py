@@ -54,8 +54,8 @@ class Watched(Struct, frozen=True, kw_only=True):
     """The number of entries in the queue, stale ones included."""
     next_at: int | None
     """The earliest deadline in the queue."""
-    waiting: bool = False
-    """Whether the next slice waits for changes to become durable."""
+    slices: int = 0
+    """The number of slices that were processed."""
 
 
 class EngineStats(Struct, frozen=True, kw_only=True):

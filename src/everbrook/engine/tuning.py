@@ -43,9 +43,6 @@ class ExpiryTuning(Struct, frozen=True, kw_only=True):
     """How many streams expire or are trimmed in one turn of the loop, and when retention policies are applied."""
 
     slice_streams: int = 64
-    slice_pause_secs: float = 0.0005
-    max_pending_slices: int = 4
-    """How many slices may have pending changes."""
     slice_retry_secs: float = 1.0
     """How long the pause is after a slice that failed."""
     scan_secs: float = 10.0

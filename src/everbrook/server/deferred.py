@@ -78,8 +78,6 @@ class Sliced(Deferred):
             return
         try:
             given = _take_slice(self._steps)
-            if given is None:
-                self._engine.turns.slice_was_long()
         except ProtocolError as error:
             given = self._refuse(error)
         if isinstance(given, Response):

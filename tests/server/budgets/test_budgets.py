@@ -88,3 +88,25 @@ def test_pipelined_writes_reach_the_disk_in_small_groups(tmp_path: Path) -> None
         server.engine.close()
     assert sum(groups) == 128
     assert max(groups) <= 2 * ConnectionTuning().handled_at_once
+
+
+def test_the_turn_in_which_a_group_ends_has_no_pipelined_requests(tmp_path: Path) -> None:
+    """They wait for turns of their own: the responses of a group are for all connections."""
+
+    async def made() -> HandServer:
+        return HandServer(tmp_path, StorageMode.ACID)
+
+    with asyncio.Runner() as runner:
+        server = runner.run(made())
+        server.ask(CREATE)
+        before = created = server.engine.last_change
+        for _ in range(4):
+            server.connect()[1].data_received(APPEND * 128)
+        server.take_turns()
+        while server.commit():
+            before = server.engine.last_change
+            server.take_result()
+            assert server.engine.last_change == before
+            server.take_turns()
+        server.engine.close()
+    assert before == created + 4 * 128

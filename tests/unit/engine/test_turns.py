@@ -1,82 +1,160 @@
 """Turns: long work leaves the loop to others, however much of it there is."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.turns import FREE_TURNS, Turns
+from everbrook.engine.turns import REST_SECS, WORK_SECS, Turns
 from tests.kit.fakes import FakeClock, FakeScheduler
 
-
-@pytest.fixture
-def scheduler() -> FakeScheduler:
-    return FakeScheduler(FakeClock())
+HOSTILE = b"/ds/hostile/a"
 
 
-@pytest.fixture
-def faults(scheduler: FakeScheduler) -> Faults:
-    return Faults(FakeClock(), scheduler)
+class Loop:
+    """Turns of a loop that are taken by hand. `group` is called when the pending changes, if any, are durable."""
 
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.scheduler = FakeScheduler(self.clock)
+        self.faults = Faults(self.clock, self.scheduler)
+        self.pending = False
+        self.waiting_for_group: list[Callable[[], None]] = []
+        self.turns = Turns(self.faults, self.clock)
+        self.turns.when_group_ends = self.when_group_ends
+        self.done: list[bytes] = []
 
-def work(turns: Turns, name: bytes, done: list[bytes], slices: int) -> None:
-    """Do work that takes some slices."""
-    done.append(name)
-    if slices > 1:
-        turns.wait(name, partial(work, turns, name, done, slices - 1), bool)
+    def when_group_ends(self, call: Callable[[], None]) -> bool:
+        if self.pending:
+            self.waiting_for_group.append(call)
+        return self.pending
 
+    def end_group(self) -> None:
+        calls, self.waiting_for_group = self.waiting_for_group, []
+        for call in calls:
+            call()
 
-def test_a_turn_of_the_loop_has_one_slice(scheduler: FakeScheduler, faults: Faults) -> None:
-    turns, done = Turns(faults), list[bytes]()
-    for number in range(5):
-        turns.wait(b"/v1/stream/%d" % number, partial(work, turns, b"/v1/stream/%d" % number, done, 2), bool)
-    counts = []
-    while scheduler.run_soon():
-        counts.append(len(done))
-    assert counts == list(range(1, 11))
-
-
-def test_after_a_long_slice_some_turns_have_none(scheduler: FakeScheduler, faults: Faults) -> None:
-    turns, done = Turns(faults), list[bytes]()
-
-    def work_long(slices: int) -> None:
-        turns.slice_was_long()
-        work(turns, b"/ds/greedy/a", done, 1)
+    def work(self, name: bytes, slices: int, *, secs: float = 0.0) -> None:
+        """Do work that takes some slices."""
+        self.done.append(name)
+        self.clock.micros += round(secs * 1_000_000)
         if slices > 1:
-            turns.wait(b"/ds/greedy/a", partial(work_long, slices - 1), bool)
+            self.turns.wait(name, partial(self.work, name, slices - 1, secs=secs), bool)
 
-    turns.wait(b"/ds/greedy/a", partial(work_long, 3), bool)
-    counts = []
-    while scheduler.run_soon():
-        counts.append(len(done))
-    assert counts == [1] * (1 + FREE_TURNS) + [2] * (1 + FREE_TURNS) + [3]
+    def wait(self, name: bytes, slices: int = 1, *, secs: float = 0.0) -> None:
+        self.turns.wait(name, partial(self.work, name, slices, secs=secs), bool)
+
+    def turns_until_idle(self) -> list[int]:
+        """Take turns until nothing is left to do. Gives how many slices were done after each of them."""
+        counts = []
+        while self.scheduler.run_soon():
+            counts.append(len(self.done))
+        return counts
 
 
-def test_buckets_take_turns(scheduler: FakeScheduler, faults: Faults) -> None:
-    turns, done = Turns(faults), list[bytes]()
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def test_a_turn_of_the_loop_has_one_slice(loop: Loop) -> None:
+    for number in range(5):
+        loop.wait(b"/v1/stream/%d" % number, 2)
+    assert loop.turns_until_idle() == list(range(1, 11))
+
+
+def test_buckets_take_turns(loop: Loop) -> None:
     for name in (b"/ds/greedy/a", b"/ds/greedy/b", b"/ds/greedy/c", b"/ds/modest/d"):
-        turns.wait(name, partial(work, turns, name, done, 2), bool)
-    scheduler.settle()
-    assert [place for place, name in enumerate(done) if name == b"/ds/modest/d"] == [1, 3]
+        loop.wait(name, 2)
+    loop.scheduler.settle()
+    assert [place for place, name in enumerate(loop.done) if name == b"/ds/modest/d"] == [1, 3]
 
 
-def test_one_that_fails_stops_no_other(scheduler: FakeScheduler, faults: Faults) -> None:
-    turns, done, failed = Turns(faults), list[bytes](), list[str]()
-    turns.wait(b"/ds/first/a", lambda: 1 // 0, lambda: failed.append("first"))
-    turns.wait(b"/ds/other/a", partial(work, turns, b"/ds/other/a", done, 1), bool)
-    scheduler.settle()
+def test_the_work_of_the_server_takes_turns_with_that_of_a_bucket(loop: Loop) -> None:
+    loop.wait(HOSTILE, 4)
+    for _ in range(2):
+        loop.turns.wait_as_server(Callback.TIMER, partial(loop.work, b"expiry", 1), bool)
+    loop.scheduler.settle()
+    assert loop.done == [HOSTILE, b"expiry", HOSTILE, b"expiry", HOSTILE, HOSTILE]
+
+
+def test_slices_rest_until_the_pending_changes_are_durable(loop: Loop) -> None:
+    loop.pending = True
+    loop.wait(HOSTILE, 5, secs=0.6 * WORK_SECS)
+    assert loop.turns_until_idle() == [1, 2, 2]
+    loop.end_group()
+    assert loop.turns_until_idle() == [3, 4, 4]
+
+
+def test_slices_rest_only_for_a_while(loop: Loop) -> None:
+    loop.pending = True
+    loop.wait(HOSTILE, 3, secs=1.1 * WORK_SECS)
+    loop.turns_until_idle()
+    for slices in (2, 3):
+        loop.clock.micros += round(REST_SECS * 1_000_000)
+        loop.scheduler.run_timers()
+        loop.turns_until_idle()
+        assert len(loop.done) == slices
+    assert len(loop.waiting_for_group) == 1
+
+
+def test_a_rest_ends_once(loop: Loop) -> None:
+    loop.pending = True
+    loop.wait(HOSTILE, 5, secs=1.1 * WORK_SECS)
+    loop.turns_until_idle()
+    loop.end_group()
+    loop.clock.micros += round(REST_SECS * 1_000_000)
+    loop.scheduler.run_timers()
+    assert loop.turns_until_idle() == [2, 2]
+
+
+def test_slices_do_not_rest_while_no_changes_are_pending(loop: Loop) -> None:
+    loop.wait(HOSTILE, 5, secs=1.1 * WORK_SECS)
+    assert loop.turns_until_idle() == [1, 2, 3, 4, 5]
+
+
+def test_work_that_is_long_past_needs_no_rest(loop: Loop) -> None:
+    loop.wait(HOSTILE, secs=1.1 * WORK_SECS)
+    loop.turns_until_idle()
+    loop.pending = True
+    loop.clock.micros += round(2 * REST_SECS * 1_000_000)
+    loop.wait(HOSTILE)
+    assert loop.turns_until_idle() == [2]
+
+
+@pytest.mark.usefixtures("faults")
+def test_one_that_fails_stops_no_other(loop: Loop) -> None:
+    failed = list[str]()
+    loop.turns.wait(b"/ds/first/a", lambda: 1 // 0, lambda: failed.append("first"))
+    loop.wait(b"/ds/other/a")
+    loop.scheduler.settle()
     assert failed == ["first"]
-    assert done == [b"/ds/other/a"]
+    assert loop.done == [b"/ds/other/a"]
 
 
-def test_an_exception_before_a_slice_leaves_it_for_the_next_turn(scheduler: FakeScheduler, faults: Faults) -> None:
-    turns, done = Turns(faults), list[bytes]()
-
+@pytest.mark.usefixtures("faults")
+def test_an_exception_before_a_slice_leaves_it_for_the_next_turn(loop: Loop) -> None:
     def raise_once(_kind: Callback, _callback: object, _arguments: object) -> None:
-        faults.intercept = None
+        loop.faults.intercept = None
         raise RuntimeError("injected")
 
-    faults.intercept = raise_once
-    turns.wait(b"/ds/first/a", partial(work, turns, b"/ds/first/a", done, 1), bool)
-    scheduler.settle()
-    assert done == [b"/ds/first/a"]
+    loop.faults.intercept = raise_once
+    loop.wait(b"/ds/first/a")
+    loop.scheduler.settle()
+    assert loop.done == [b"/ds/first/a"]
+
+
+@pytest.mark.usefixtures("faults")
+def test_an_exception_at_the_end_of_a_rest_ends_it(loop: Loop) -> None:
+    def raise_once(_kind: Callback, _callback: object, _arguments: object) -> None:
+        loop.faults.intercept = None
+        raise RuntimeError("injected")
+
+    loop.pending = True
+    loop.wait(HOSTILE, 2, secs=1.1 * WORK_SECS)
+    loop.turns_until_idle()
+    loop.clock.micros += round(REST_SECS * 1_000_000)
+    loop.faults.intercept = raise_once
+    loop.scheduler.run_timers()
+    assert loop.turns_until_idle() == [2]

@@ -125,9 +125,15 @@ class Dispatcher:
             self._responder.defer(request, reply)
 
     def dispatch(self) -> None:
-        """Handle queued requests as far as possible. When none is left, send a refusal that waits behind them."""
+        """Handle queued requests as far as possible. When none is left, send a refusal that waits behind them.
+
+        Requests that wait for a turn of their own stay: a group of changes becomes durable in one turn for all
+        connections.
+        """
         at_once, connection, responder = self._handled_at_once, self._connection, self._responder
-        while self.queued and connection.state is not ENDED and not responder.blocks(self.queued[0]):
+        while self.queued and not self._yielding and connection.state is not ENDED:
+            if responder.blocks(self.queued[0]):
+                break
             if not at_once:
                 self._yield()
                 break

@@ -44,7 +44,7 @@ class CommandingMachine(RuleBasedStateMachine):
     """Creates, forks, appends, closes and deletes."""
 
     # Policies are applied by a rule of their own, at whatever time.
-    tuning = EngineTuning(expiry=ExpiryTuning(trim_delay_ms=10**9, slice_pause_secs=0))
+    tuning = EngineTuning(expiry=ExpiryTuning(trim_delay_ms=10**9))
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,11 +22,12 @@ class EngineMachine(LookingMachine):
         self._turn()
 
     def _turn(self) -> int:
-        """Take a turn of the loop. Deadlines are looked at after what was to happen soon."""
+        """Take a turn of the loop. Deadlines are looked at when their slice has its turn."""
         self.work()
+        slices = self.engine.inspect().expiring.slices
         run = self.scheduler.run_soon()
         self.count_followers()
-        if not self.engine.inspect().expiring.waiting:
+        if self.engine.inspect().expiring.slices > slices:
             self.model.sweep(self.clock.now())
         return run + self.scheduler.run_timers()
 
