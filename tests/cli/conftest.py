@@ -15,6 +15,7 @@ import pytest
 
 from everbrook.cli.main import main
 from tests.kit.server_thread import RunningServer, configured
+from tests.kit.stores import make_store
 
 
 @pytest.fixture
@@ -86,3 +87,17 @@ def pipe(url: str, monkeypatch: pytest.MonkeyPatch) -> Pipe:
         return subprocess.CompletedProcess(args, code, out, err)
 
     return run_line
+
+
+@pytest.fixture
+def store(folder: Path) -> Path:
+    """A store that a killed server left in the data folder `data`."""
+    (folder / "data").mkdir()
+    make_store(folder).rename(folder / "data" / "acid")
+    return folder / "data" / "acid"
+
+
+@pytest.fixture
+def any_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else runs on this machine may have the usual port."""
+    monkeypatch.setenv("DS_SERVER__PORT", "0")

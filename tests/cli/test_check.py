@@ -9,15 +9,8 @@ import pytest
 from everbrook.cli.commands.check import format_report
 from everbrook.storage import check_store
 from tests.cli.conftest import Run
-from tests.kit.stores import flip, journal_file, make_store, open_acid
-
-
-@pytest.fixture
-def store(folder: Path) -> Path:
-    """A store that a killed server left in the data folder `data`."""
-    (folder / "data").mkdir()
-    make_store(folder).rename(folder / "data" / "acid")
-    return folder / "data" / "acid"
+from tests.kit.damage import flip
+from tests.kit.stores import journal_file, open_acid
 
 
 def damage_text(store: Path) -> None:

@@ -13,8 +13,9 @@ from everbrook.cli.commands.machine_checks import Finding, check_clock, check_da
 from everbrook.cli.commands.server_checks import check_port
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
+from tests.kit.damage import flip
 from tests.kit.server_process import serving
-from tests.kit.stores import flip, journal_file, make_store, open_acid
+from tests.kit.stores import journal_file, make_store, open_acid
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield "http://{}:{}".format(*server.address)
 
 
-@pytest.fixture(autouse=True)
-def any_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else runs on this machine may have the usual port."""
-    monkeypatch.setenv("DS_SERVER__PORT", "0")
+pytestmark = pytest.mark.usefixtures("any_port")
 
 
 def found(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:

@@ -13,11 +13,7 @@ from everbrook.server.auth.key_pair import make_pair, save_pair
 from tests.cli.conftest import Run
 from tests.cli.test_doctor import findings
 
-
-@pytest.fixture(autouse=True)
-def any_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else runs on this machine may have the usual port."""
-    monkeypatch.setenv("DS_SERVER__PORT", "0")
+pytestmark = pytest.mark.usefixtures("any_port")
 
 
 def told(run: Run, check: str) -> tuple[str, str]:

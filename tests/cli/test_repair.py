@@ -8,15 +8,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.test_check import damage_text
-from tests.kit.stores import journal_file, make_store, open_acid
-
-
-@pytest.fixture
-def store(folder: Path) -> Path:
-    """A store that a killed server left in the data folder `data`."""
-    (folder / "data").mkdir()
-    make_store(folder).rename(folder / "data" / "acid")
-    return folder / "data" / "acid"
+from tests.kit.stores import journal_file, open_acid
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:

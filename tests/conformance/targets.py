@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
+
+from tests.kit.ports import free_port
 
 HOST = "127.0.0.1"
 START_TIMEOUT_SECS = 60
@@ -61,7 +62,7 @@ def serving(
     stop_timeout_secs: float = STOP_TIMEOUT_SECS,
 ) -> Iterator[str]:
     """Run `target` in the empty `folder`, so that no settings of the checkout reach it, and give its base URL."""
-    port = _free_port()
+    port = free_port()
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -83,12 +84,6 @@ def environment_of(target: Target) -> dict[str, str]:
     """Give the variables of a server: those of this process, but for its settings."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("DS_")}
     return inherited | SETTINGS | {"DS_STORAGE__MODE": target.storage}
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -3,7 +3,6 @@
 A conftest takes the fixtures by importing them: `from tests.kit.postgres import database, postgres`.
 """
 
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,18 +15,11 @@ import pytest
 from psycopg import sql
 
 from everbrook.stack.postgres import Postgres
+from tests.kit.ports import free_port
 
 _SLOTS_TIMEOUT_SECS = 60.0
 
 _numbers = count()
-
-
-def free_port() -> int:
-    """Give a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @pytest.fixture(scope="session")

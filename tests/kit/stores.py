@@ -45,6 +45,7 @@ def open_files(folder: Path, mode: DurableMode = FILE_DURABLE) -> DurableStorage
 
 
 def commit(storage: Storage, *group: Change) -> None:
+    """Make a group durable, then visible."""
     storage.persist(group)
     storage.apply(group)
 
@@ -110,13 +111,6 @@ def make_store(folder: Path, mode: DurableMode = ACID) -> Path:
 def journal_file(store: Path) -> Path:
     """The file of the journal that is written to."""
     return max(path for path in (store / "journal").iterdir() if path.name != "spare.log")
-
-
-def flip(path: Path, position: int) -> None:
-    """Damage one byte."""
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0x10
-    path.write_bytes(data)
 
 
 class Checked(Struct):

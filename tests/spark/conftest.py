@@ -6,35 +6,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from everbrook import Client
+from bench.processes import HOST, ServerProcess, free_port
+from bench.reference import command
 from everbrook.spark.connection import Connection, connect, disconnect
 from everbrook.spark.options import ServerOptions
-from tests.kit.server_process import serving
+from tests.kit.spark_server import client, server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["client", "server"]
+
 _numbers = count()
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of one server for all tests: each keeps to names of its own."""
-    with serving(tmp_path_factory.mktemp("server"), DS_SERVER__LONG_POLL_TIMEOUT_SECS="2") as started:
-        yield "http://{}:{}".format(*started.address)
-        disconnect()
-
-
-@pytest.fixture(scope="session")
-def client(server: str) -> Iterator[Client]:
-    with Client(server) as connected:
-        yield connected
 
 
 @pytest.fixture
 def prefix() -> str:
     """What the names of a test's streams begin with."""
     return f"test-{next(_numbers)}/"
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[str]:
+    """The URL of the Node reference server."""
+    port = free_port()
+    with ServerProcess(command(port), {}, port):
+        yield f"http://{HOST}:{port}"
+        disconnect()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from everbrook.stack.errors import DataUnusable, NotReady, PortTaken
 from everbrook.stack.postgres import Postgres
-from tests.kit.postgres import free_port
+from tests.kit.ports import free_port
 
 
 def test_it_is_fit_for_logical_replication(postgres: Postgres) -> None:

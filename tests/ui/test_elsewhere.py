@@ -11,16 +11,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench import reference
 from everbrook import Client
+from tests.kit.ports import free_port
 from tests.kit.server_process import serving
 from tests.ui.conftest import Complaints
 
 PATIENCE_SECS = 60.0
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:
@@ -35,7 +30,7 @@ def _wait_for(port: int) -> None:
 @pytest.fixture(scope="module")
 def node() -> Iterator[str]:
     """The reference server."""
-    port = _free_port()
+    port = free_port()
     with subprocess.Popen(reference.command(port)) as process:
         try:
             _wait_for(port)

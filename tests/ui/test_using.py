@@ -1,12 +1,11 @@
 """How the page is used: by keyboard, on a narrow screen, in the dark, over restarts."""
 
-import contextlib
-import socket
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
 from everbrook import Client
+from tests.kit.ports import free_port
 from tests.kit.server_process import serving
 from tests.ui.conftest import Complaints
 
@@ -46,14 +45,8 @@ def test_a_narrow_screen_shows_the_tree_or_the_stream(page: Page, ui: str, clien
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_a_page_goes_on_after_the_server_was_away(browser: Browser, tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     durable = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": str(tmp_path), "DS_SERVER__PORT": str(port)}
     origin, complaints = f"http://127.0.0.1:{port}", Complaints()
     with browser.new_context() as context:

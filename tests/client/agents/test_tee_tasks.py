@@ -1,7 +1,7 @@
 """What `tee` promises to programs on asyncio: cancelled tasks, tokens that are seen at once, few requests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,18 +24,6 @@ PATIENCE_SECS = 60.0
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("server")) as started:
-        yield "http://{}:{}".format(*started.address)
-
-
-@pytest.fixture
-async def stream(server: str) -> AsyncIterator[AsyncStream[Any]]:
-    async with AsyncClient(server) as client:
-        yield client.stream(f"answers/{uuid4()}")
 
 
 async def one_word_and_a_long_thought(thinking: asyncio.Event) -> AsyncIterator[str]:

@@ -6,7 +6,7 @@ from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
 from tests.kit.keyring import Keyring
 from tests.kit.servers import Connect, StartEither
 from tests.kit.wire import Wire
-from tests.server.resources.blobs import Server, none_left
+from tests.server.uploads.blobs import Server, none_left
 
 PATH = "/v1/stream/chats/1"
 URL = f"{PATH}/__ds/snapshot/{len('history'):016d}"

@@ -6,7 +6,7 @@ import pytest
 from tests.kit.server_thread import eventually
 from tests.kit.servers import Connect, Start, StartEither
 from tests.kit.wire import Wire, chunked
-from tests.server.resources.blobs import none_left
+from tests.server.uploads.blobs import none_left
 
 
 def test_whoever_asks_too_often_is_told_how_long_to_wait(start_either: StartEither, connect: Connect) -> None:

@@ -8,7 +8,7 @@ from everbrook.server.asgi import create_app
 from tests.kit.asgi_mount import Mounted
 from tests.kit.server_thread import RunningServer, configured
 from tests.kit.wire import Answer, Wire
-from tests.server.resources.blobs import Server, digest_of, etag_of
+from tests.server.uploads.blobs import Server, digest_of, etag_of
 
 
 @pytest.fixture(params=["http1", "asgi"], scope="module")

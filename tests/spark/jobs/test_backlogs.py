@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from everbrook import Client
-from tests.kit.postgres import free_port
+from tests.kit.ports import free_port
 from tests.kit.server_process import serving
 from tests.spark.jobs.pipelines import running
 

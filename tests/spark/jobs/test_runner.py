@@ -15,7 +15,7 @@ import pytest
 
 from everbrook import Client
 from everbrook.cli.exits import UNREACHABLE
-from tests.kit.postgres import free_port
+from tests.kit.ports import free_port
 from tests.kit.server_process import serving
 from tests.spark.jobs.pipelines import PipelineProcess, command, read_if_there, running, until
 

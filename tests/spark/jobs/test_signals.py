@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.postgres import free_port
+from tests.kit.ports import free_port
 from tests.spark.jobs.pipelines import PipelineProcess, running
 
 

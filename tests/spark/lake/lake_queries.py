@@ -6,7 +6,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everbrook import Client
 from everbrook.spark import write_lake
 from everbrook.spark.lake.delta import open_table
 
@@ -49,14 +48,3 @@ class Lake:
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = open_table(folder).to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["stream"], row["offset"]))
-
-
-def append(client: Client, stream: str, *messages: object) -> None:
-    client.stream(stream).create()
-    client.stream(stream).extend(messages)
-
-
-def forget_last_batch(checkpoint: Path) -> None:
-    """Make it as if the driver had died before Spark noted that the last batch was done."""
-    commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
-    max(commits, key=lambda path: int(path.name)).unlink()

@@ -10,7 +10,8 @@ from pyspark.errors import StreamingQueryException
 from everbrook import Client
 from everbrook.spark.lake.lake_errors import TableMismatch
 from everbrook.spark.options import InvalidOption, TableTuning
-from tests.spark.lake.lake_queries import Lake, append, forget_last_batch
+from tests.spark.batches import append, forget_last_batch
+from tests.spark.lake.lake_queries import Lake
 
 
 def test_rows_equal_the_messages_of_the_streams(lake: Lake, client: Client) -> None:

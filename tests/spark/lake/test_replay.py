@@ -10,7 +10,8 @@ from everbrook import Client
 from everbrook.spark import write_stream
 from everbrook.spark.lake.replay import bytes_left
 from tests.kit.lake_rows import rows_of, table_at, write
-from tests.spark.lake.lake_queries import TIMEOUT_SECS, append, forget_last_batch
+from tests.spark.batches import append, forget_last_batch
+from tests.spark.lake.lake_queries import TIMEOUT_SECS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everbrook import Client
 from everbrook.spark import write_postgres
 from everbrook.spark.options import TableTuning
 
@@ -50,11 +49,6 @@ class Job:
         assert self.start(source, trigger={"availableNow": True}, **options).awaitTermination(TIMEOUT_SECS)
 
 
-def append(client: Client, stream: str, *messages: object) -> None:
-    client.stream(stream).create()
-    client.stream(stream).extend(messages)
-
-
 def failure_of(query: StreamingQuery) -> str:
     """Wait until a query fails, and give what is said of it."""
     try:
@@ -62,12 +56,6 @@ def failure_of(query: StreamingQuery) -> str:
     except StreamingQueryException as error:
         return str(error)
     raise AssertionError(f"the query {'ended well' if ended else 'goes on'}")
-
-
-def forget_last_batch(checkpoint: Path) -> None:
-    """Make it as if the driver had died before Spark noted that the last batch was done."""
-    commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
-    max(commits, key=lambda path: int(path.name)).unlink()
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ from everbrook.spark.capture import PostgresAway, status
 from everbrook.spark.postgres.capture_options import CaptureTuning
 from everbrook.spark.postgres.capture_position import parse_lsn
 from everbrook.stack.postgres import Postgres
-from tests.kit.postgres import free_port
+from tests.kit.ports import free_port
 from tests.spark.postgres.capture_query import Capture
 
 Sql = psycopg.Connection[Any]

@@ -12,10 +12,11 @@ from everbrook import Client
 from everbrook.spark.postgres.errors import AccessRefused, DatabaseUnreachable, PostgresFault, is_of_a_moment
 from everbrook.spark.postgres.table_query import write_postgres
 from everbrook.stack.postgres import Postgres
-from tests.kit.postgres import free_port
+from tests.kit.ports import free_port
+from tests.spark.batches import append
 from tests.spark.postgres.conftest import MakeSink
 from tests.spark.postgres.stream_rows import end_of, rows, writer
-from tests.spark.postgres.table_queries import Job, append, failure_of, until
+from tests.spark.postgres.table_queries import Job, failure_of, until
 
 Sql = Callable[..., list[Any]]
 ORDERS: dict[str, Any] = {"table": "orders", "columns": {"n": "n", "item": "item"}}

@@ -14,8 +14,9 @@ from everbrook import Client
 from everbrook.spark.options import InvalidOption, TableTuning
 from everbrook.spark.sinks import query_plan as plans
 from tests.kit.server_process import serving
+from tests.spark.batches import append, forget_last_batch
 from tests.spark.postgres.stream_rows import change, event
-from tests.spark.postgres.table_queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
+from tests.spark.postgres.table_queries import TIMEOUT_SECS, Job, until
 
 Sql = Callable[..., list[Any]]
 BY_DRIVER, BY_TASKS = TableTuning(large_bytes=10**9), TableTuning(large_bytes=-1)

@@ -1,26 +1,13 @@
 """Servers without our extensions: what the base protocol has is enough for streams known by name."""
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 
-from bench.processes import HOST, ServerProcess, free_port
-from bench.reference import command
 from everbrook import Client, Unsupported
-from everbrook.spark.connection import connect, disconnect
+from everbrook.spark.connection import connect
 from everbrook.spark.options import ServerOptions, SinkOptions
 from everbrook.spark.streams.appender import Appender, Producer, QuerySuperseded
 from tests.spark.readers import Query, read_batch, values
-
-
-@pytest.fixture(scope="module")
-def reference() -> Iterator[str]:
-    """The URL of the Node reference server."""
-    port = free_port()
-    with ServerProcess(command(port), {}, port):
-        yield f"http://{HOST}:{port}"
-        disconnect()
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 
 from everbrook.server.auth.key_pair import PUBLIC_FILE, load_or_make_pair
 from everbrook.stack.envoy import IDLE_TIMEOUT_SECS, Edge
+from tests.kit.ports import free_port
 from tests.stack.envoy.proxies import (
     IDLE_SECS,
     LONG_TIMES,
     SHORT_TIMES,
     Proxy,
     Recorded,
-    free_port,
     new_text_stream,
     running,
 )

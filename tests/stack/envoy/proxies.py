@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from socket import create_server
 from typing import Self
 from urllib.request import urlopen
 
@@ -28,12 +27,6 @@ LONG_TIMES = {"server__sse_keepalive_secs": 3600.0, "server__long_poll_timeout_s
 """Nothing but what a test does ends a wait."""
 
 _numbers = count()
-
-
-def free_port() -> int:
-    with create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Recorded(RunningServer):

@@ -9,8 +9,9 @@ import pytest
 
 from everbrook.stack.envoy import Edge
 from tests.kit.certificates import Authority, Pair
+from tests.kit.ports import free_port
 from tests.kit.server_thread import eventually
-from tests.stack.envoy.proxies import Proxy, Recorded, free_port, running
+from tests.stack.envoy.proxies import Proxy, Recorded, running
 
 TEXT = {"Content-Type": "text/plain"}
 READERS = 90  # httpx2 itself has at most a hundred requests under way

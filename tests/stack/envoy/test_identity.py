@@ -5,7 +5,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.stack.envoy.proxies import Proxy, free_port, running
+from tests.kit.ports import free_port
+from tests.stack.envoy.proxies import Proxy, running
 
 SUBJECT = b"x-jwt-sub"
 

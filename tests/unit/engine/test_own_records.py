@@ -12,19 +12,10 @@ from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import StoreFull, StreamFull, TooManySubscriptions
 from everbrook.server.resources.registry import Registry
 from tests.unit.engine.rig import Rig, change_limits, held
-from tests.unit.engine.subscriptions.subscribing import LEASE_MS, SubscribingRig
+from tests.unit.engine.subscriptions.subscribing import LEASE_MS, SubscribingRig, pulled_rig
 
 RETRY_MS = DEFAULT_TUNING.subscriptions.missing_stream_ms
 SMALL = Limits(max_stream_bytes=300, max_bucket_bytes=300)
-
-
-def pulled_rig(limits: Limits) -> SubscribingRig:
-    rig = SubscribingRig(limits=limits)
-    rig.put_wake_stream()
-    rig.put("events/a")
-    rig.pull()
-    rig.settle()
-    return rig
 
 
 def work(rig: SubscribingRig) -> None:

@@ -9,8 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import lmdb
 
-from everbrook.protocol import Change
-from everbrook.storage import ACID, DurableMode, DurableStorage, JournalTuning, OsDisk, Storage, StorageTuning
+from everbrook.storage import ACID, DurableMode, DurableStorage, JournalTuning, OsDisk, Record, StorageTuning
 from everbrook.storage.base_rows import INCARNATION, with_prefix
 from everbrook.storage.chunk import chunk_length
 from everbrook.storage.disk import Disk
@@ -98,10 +97,10 @@ class HeldStorage(DurableStorage):
             return [row for _, row in with_prefix(transaction.cursor(chunks), INCARNATION.pack(incarnation))]
 
 
-def commit(storage: Storage, *group: Change) -> None:
-    """Make a group durable, then visible."""
-    storage.persist(group)
-    storage.apply(group)
+def loaded(storage: HeldStorage, name: bytes) -> Record:
+    record = storage.load(name)
+    assert record
+    return record
 
 
 def killed(storage: HeldStorage, target: Path) -> Path:

@@ -20,7 +20,8 @@ from everbrook.storage.lmdb_base import open_environment
 from everbrook.storage.lmdb_pages import BRANCH, PAGE
 from tests.kit.damage import hide_rows
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, killed
 
 PAGE_BYTES = 4096
 GROWN, OUT_OF_ORDER, GIVEN_UP = 200, 11, 12

@@ -14,7 +14,8 @@ from everbrook.storage.segments import segment_path
 from tests.kit.damage import rows
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, segments
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, segments
 from tests.unit.storage.contract.test_discarding import assert_whole_from
 
 

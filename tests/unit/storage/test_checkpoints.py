@@ -11,7 +11,8 @@ from everbrook.storage.checkpointer import Pace
 from everbrook.storage.tuning import DEFAULT_TUNING
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, journal_files, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, journal_files, killed
 
 MODES = pytest.mark.parametrize("mode", [ACID, FILE_DURABLE], ids=["acid", "file"])
 

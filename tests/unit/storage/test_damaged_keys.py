@@ -7,12 +7,12 @@ import pytest
 
 from everbrook.protocol import Producer
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage import FILE_DURABLE, Record
+from everbrook.storage import FILE_DURABLE
 from everbrook.storage.base_rows import INCARNATION, PLACE, seal
 from tests.kit.damage import flip, places, rows
 from tests.kit.drafts import Draft
-from tests.kit.stores import inspect
-from tests.unit.storage.checkpoints import HeldStorage, commit, journal_files, killed, segments
+from tests.kit.stores import commit, inspect
+from tests.unit.storage.checkpoints import HeldStorage, journal_files, killed, loaded, segments
 
 NAMES = [b"a", b"b", b"c", b"d", b"e"]
 
@@ -35,12 +35,6 @@ def damage_key(store: Path, key: bytes, value: bytes, position: int, bit: int) -
     """Flip a bit of a key in its page."""
     for place in list(places(store, key + value)):
         flip(store / "base" / "data.mdb", place + position, bit)
-
-
-def loaded(storage: HeldStorage, name: bytes) -> Record:
-    record = storage.load(name)
-    assert record
-    return record
 
 
 @pytest.mark.parametrize("bit", range(7))

@@ -6,13 +6,14 @@ import lmdb
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage import DurableStorage, OsDisk, Record, StoreError
+from everbrook.storage import DurableStorage, OsDisk, StoreError
 from everbrook.storage.base_rows import INCARNATION, PLACE, seal
 from everbrook.storage.check import check_store, known_damage, walk_base
 from everbrook.storage.lmdb_pages import META, PAGE, problem_of
 from tests.kit.damage import flip, places, rows
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, loaded
 
 PAGE_BYTES = 4096
 
@@ -27,12 +28,6 @@ def store(tmp_path: Path) -> Path:
         commit(storage, (stream.write(b"y" * 150),))
     storage.close()
     return tmp_path
-
-
-def loaded(storage: HeldStorage, name: bytes) -> Record:
-    record = storage.load(name)
-    assert record
-    return record
 
 
 def damage_page(store: Path, found: bytes) -> None:

@@ -24,7 +24,8 @@ from everbrook.storage.journal import Journal, JournalTuning
 from everbrook.storage.lmdb_base import MAP_BYTES, open_environment
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import commit, segments
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import segments
 from tests.unit.storage.test_journal import append, bodies, read
 
 SMALL = StorageTuning(checkpoint_bytes=1_500, chunk_bytes=1_000, small_chunk_bytes=600)

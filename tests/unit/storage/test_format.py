@@ -17,7 +17,8 @@ from everbrook.protocol import Claim, Fork, Head, Identity, Producer, Retention,
 from everbrook.storage import ACID, FILE_DURABLE, FILE_FAST, DurableMode
 from tests.kit.damage import flip
 from tests.kit.drafts import NOW, Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, journal_files, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, journal_files, killed
 
 PAGE = Path(__file__).parents[3] / "docs" / "format.md"
 FORMAT = PAGE.read_text(encoding="utf-8")

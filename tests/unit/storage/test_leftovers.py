@@ -11,8 +11,8 @@ from everbrook.storage.segments import segment_path
 from tests.kit.damage import rows
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.kit.stores import inspect
-from tests.unit.storage.checkpoints import HeldStorage, commit, killed, segments
+from tests.kit.stores import commit, inspect
+from tests.unit.storage.checkpoints import HeldStorage, killed, segments
 
 CHUNK_BYTES = 100
 

@@ -25,7 +25,8 @@ from everbrook.storage.journal_scan import Needed, read_journal
 from tests.kit.damage import flip, rows
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, journal_files, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, journal_files, killed
 
 MODES = pytest.mark.parametrize("mode", [ACID, FILE_DURABLE], ids=["acid", "file"])
 

@@ -13,7 +13,8 @@ from everbrook.storage.manifest import open_folder
 from tests.kit.damage import cut, flip, rows
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, killed
 
 PAGE_BYTES = 4096
 

@@ -8,7 +8,8 @@ from everbrook.storage import FILE_DURABLE, FILE_FAST
 from everbrook.storage.check import known_damage
 from tests.kit.damage import cut
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, journal_files, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, journal_files, killed
 
 
 def lost_middle(folder: Path) -> tuple[Path, Draft]:

@@ -15,7 +15,8 @@ from everbrook.storage.checkpoint import Checkpoint
 from tests.kit.damage import rows
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, killed, segments
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, killed, segments
 from tests.unit.storage.contract.test_discarding import Life, assert_whole_from
 from tests.unit.storage.contract.test_messages import found_messages, model_messages, model_seek
 from tests.unit.storage.engines import scratch_folder

@@ -16,7 +16,8 @@ from everbrook.storage.segments import Segments, parse_segment_name, segment_pat
 from tests.kit.damage import cut, flip
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import NOW, Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, killed, segments
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, killed, segments
 
 IDENTITY = Identity(b"name", 3, b"text/plain", b"text/plain", NOW)
 

@@ -10,7 +10,8 @@ from everbrook.protocol import Change, Producer
 from everbrook.storage import ACID, FILE_DURABLE, FILE_FAST, DurableMode, Record, StorageFull
 from tests.kit.disks import Stopped, WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, killed
 
 NAMES = [b"s", b"f", b"g", b"t"]
 MODES = pytest.mark.parametrize("mode", [ACID, FILE_DURABLE, FILE_FAST], ids=["acid", "durable", "fast"])

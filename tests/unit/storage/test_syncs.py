@@ -9,7 +9,8 @@ from everbrook.storage import ACID, FILE_DURABLE, FILE_FAST, DurableMode
 from everbrook.storage.disk import File
 from tests.kit.disks import WatchedDisk
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit, journal_files, killed
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage, journal_files, killed
 
 ALL = pytest.mark.parametrize("mode", [ACID, FILE_DURABLE, FILE_FAST], ids=["acid", "durable", "fast"])
 SYNCED = pytest.mark.parametrize("mode", [ACID, FILE_DURABLE], ids=["acid", "durable"])

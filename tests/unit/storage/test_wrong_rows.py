@@ -21,7 +21,8 @@ from everbrook.storage.base_rows import PLACE
 from everbrook.storage.lmdb_base import open_environment
 from tests.kit.damage import Rows, rows
 from tests.kit.drafts import Draft
-from tests.unit.storage.checkpoints import HeldStorage, commit
+from tests.kit.stores import commit
+from tests.unit.storage.checkpoints import HeldStorage
 from tests.unit.storage.engines import open_durable, scratch_folder
 
 MODES = {"acid": ACID, "file": FILE_DURABLE}

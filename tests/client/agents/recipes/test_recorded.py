@@ -1,33 +1,18 @@
 """The whole way: the official packages' own streams, through `tee`, into a stream on a server, and out of it again."""
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from everbrook import AsyncClient, AsyncStream
+from everbrook import AsyncStream
 from everbrook.client.recipes import anthropic, langgraph, openai, pydantic_ai
 from everbrook.client.tee import tee
 from tests.client.agents.recipes.test_langgraph import ANSWER, QUESTION, river_graph
 from tests.client.agents.recipes.test_pydantic_ai import river_agent
 from tests.kit.recordings import recorded
 from tests.kit.recordings.playback import anthropic_client, openai_client
-from tests.kit.server_process import serving
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("server")) as started:
-        yield "http://{}:{}".format(*started.address)
-
-
-@pytest.fixture
-async def stream(server: str) -> AsyncIterator[AsyncStream[Any]]:
-    async with AsyncClient(server) as client:
-        yield client.stream(f"answers/{uuid4()}")
 
 
 async def test_chat_completions(stream: AsyncStream[Any]) -> None:

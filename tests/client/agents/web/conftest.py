@@ -6,7 +6,6 @@ from uuid import uuid4
 import pytest
 
 from tests.client.agents.web.application import Model, serving_application
-from tests.kit.server_process import serving
 
 
 @pytest.fixture(scope="module")
@@ -21,17 +20,10 @@ def model(shared_model: Model) -> Model:
     return shared_model
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server of streams."""
-    with serving(tmp_path_factory.mktemp("server")) as started:
-        yield "http://{}:{}".format(*started.address)
-
-
 @pytest.fixture(scope="module", params=["mounted", "remote"])
 def origin(request: pytest.FixtureRequest, shared_model: Model) -> Iterator[str]:
     """The URL of the application."""
-    streams = request.getfixturevalue("remote") if request.param == "remote" else None
+    streams = request.getfixturevalue("server") if request.param == "remote" else None
     with serving_application(shared_model, streams) as url:
         yield url
 

@@ -135,6 +135,6 @@ def test_an_answer_of_which_nothing_comes_any_more_is_ended(chat: str, model: Mo
     assert (word, failure["error"]["type"]) == (WORDS[0], "GenerationAbandoned")
 
 
-def test_a_stream_of_the_sync_client_is_refused_at_once(remote: str) -> None:
-    with Client(remote) as client, pytest.raises(TypeError, match="needs a stream of an AsyncClient"):
+def test_a_stream_of_the_sync_client_is_refused_at_once(server: str) -> None:
+    with Client(server) as client, pytest.raises(TypeError, match="needs a stream of an AsyncClient"):
         DurableResponse([], client.stream("answers/1"))  # type: ignore[arg-type]

@@ -58,6 +58,6 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def streams(remote: str) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(remote) as client:
+async def streams(server: str) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server) as client:
         yield client

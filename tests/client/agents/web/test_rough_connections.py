@@ -30,10 +30,10 @@ def rough(seed: int) -> Plan:
 
 
 @pytest.fixture(params=range(4))
-def rough_chat(request: pytest.FixtureRequest, model: Model, remote: str) -> Iterator[str]:
+def rough_chat(request: pytest.FixtureRequest, model: Model, server: str) -> Iterator[str]:
     """The URL of an answer, of an application whose way to its streams is rough."""
     with ExitStack() as stack:
-        proxy = stack.enter_context(Proxy(int(remote.rpartition(":")[2]), rough(request.param)))
+        proxy = stack.enter_context(Proxy(int(server.rpartition(":")[2]), rough(request.param)))
         origin = stack.enter_context(serving_application(model, proxy.origin))
         yield f"{origin}/chat/{uuid4()}"
 
@@ -62,11 +62,11 @@ def test_many_who_ask_at_once_get_one_answer(chat: str, model: Model) -> None:
     assert model.asked == 1
 
 
-def test_two_processes_that_are_asked_at_once_make_one_answer(remote: str) -> None:
+def test_two_processes_that_are_asked_at_once_make_one_answer(server: str) -> None:
     models = [Model(), Model()]
     name = uuid4()
     with ExitStack() as stack, ThreadPoolExecutor(2) as threads:
-        origins = [stack.enter_context(serving_application(model, remote)) for model in models]
+        origins = [stack.enter_context(serving_application(model, server)) for model in models]
         answers = list(threads.map(lambda origin: words_of(read_all("POST", f"{origin}/chat/{name}")), origins))
     assert answers == [WORDS, WORDS]
     assert sum(model.asked for model in models) == 1

@@ -226,3 +226,27 @@ def comparable(rig: SubscribingRig, subscription: Subscription | None) -> object
 def _is_there(rig: SubscribingRig, name: bytes, link: Link) -> bool:
     head = durable(rig.engine, name)
     return head is not None and head.identity.incarnation == link.incarnation
+
+
+def hooked_rig(tuning: SubscriptionsTuning = DEFAULT_TUNING.subscriptions) -> SubscribingRig:
+    """Make an engine with a webhook subscription `s` to the empty stream `events/a`."""
+    rig = SubscribingRig(tuning=tuning)
+    rig.put("events/a")
+    rig.hook()
+    rig.settle()
+    return rig
+
+
+def pulled_rig(limits: Limits = UNBOUNDED) -> SubscribingRig:
+    """Make an engine with a pull-wake subscription `s` to the empty stream `events/a`."""
+    rig = SubscribingRig(limits=limits)
+    rig.put_wake_stream()
+    rig.put("events/a")
+    rig.pull()
+    rig.settle()
+    return rig
+
+
+def generations(rig: SubscribingRig) -> list[int]:
+    """Give the generations that were sent, in order."""
+    return [sent.generation for sent in rig.sent]

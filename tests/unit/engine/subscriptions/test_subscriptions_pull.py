@@ -11,151 +11,140 @@ from tests.unit.engine.subscriptions.subscribing import LEASE_MS, SubscribingRig
 MISSING_STREAM_MS = SubscriptionsTuning().missing_stream_ms
 
 
-@pytest.fixture
-def rig() -> SubscribingRig:
-    """An engine with a pull-wake subscription `s` to the empty stream `events/a`."""
-    rig = SubscribingRig()
-    rig.put_wake_stream()
-    rig.put("events/a")
-    rig.pull()
-    rig.settle()
-    return rig
-
-
 def told(rig: SubscribingRig) -> list[int]:
     """Give the generations that the wake stream tells of."""
     return [event.generation for event in rig.events()]
 
 
-def test_a_wake_is_told_when_the_append_is_durable(rig: SubscribingRig) -> None:
+def test_a_wake_is_told_when_the_append_is_durable(pulled: SubscribingRig) -> None:
     """§7.2: the wake event."""
-    rig.add("events/a")
-    rig.scheduler.settle()
-    assert rig.found().generation == 0
+    pulled.add("events/a")
+    pulled.scheduler.settle()
+    assert pulled.found().generation == 0
 
-    rig.settle()
-    assert rig.events() == [WakeEvent("wake", "s", "events/a", 1, rig.clock.now())]
-
-
-def test_a_wake_and_its_event_are_durable_together(rig: SubscribingRig) -> None:
-    rig.add("events/a")
-    rig.let_group_arrive()
-    rig.scheduler.settle()
-    assert (rig.found().generation, rig.events()) == (1, [])
-    rig.let_group_arrive()
-
-    assert len(rig.events()) == 1
-    assert rig.stored() == rig.found()
+    pulled.settle()
+    assert pulled.events() == [WakeEvent("wake", "s", "events/a", 1, pulled.clock.now())]
 
 
-def test_a_wake_is_told_once_however_much_arrives(rig: SubscribingRig) -> None:
+def test_a_wake_and_its_event_are_durable_together(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.let_group_arrive()
+    pulled.scheduler.settle()
+    assert (pulled.found().generation, pulled.events()) == (1, [])
+    pulled.let_group_arrive()
+
+    assert len(pulled.events()) == 1
+    assert pulled.stored() == pulled.found()
+
+
+def test_a_wake_is_told_once_however_much_arrives(pulled: SubscribingRig) -> None:
     """§7: unless the subscription already has a wake in flight or a worker lease is held."""
     for _ in range(3):
-        rig.add("events/a")
-        rig.settle()
-    rig.claim()
-    rig.add("events/a")
-    rig.settle()
+        pulled.add("events/a")
+        pulled.settle()
+    pulled.claim()
+    pulled.add("events/a")
+    pulled.settle()
 
-    assert told(rig) == [1]
+    assert told(pulled) == [1]
 
 
-def test_an_unclaimed_wake_waits_for_ever(rig: SubscribingRig) -> None:
+def test_an_unclaimed_wake_waits_for_ever(pulled: SubscribingRig) -> None:
     """§7.3: the lease starts when a worker claims."""
-    rig.add("events/a")
-    rig.pass_time(100 * LEASE_MS)
+    pulled.add("events/a")
+    pulled.pass_time(100 * LEASE_MS)
 
-    assert told(rig) == [1]
-    assert rig.claim().tails["events/a"].acked == 1
+    assert told(pulled) == [1]
+    assert pulled.claim().tails["events/a"].acked == 1
 
 
-def test_one_worker_gets_the_lease(rig: SubscribingRig) -> None:
+def test_one_worker_gets_the_lease(pulled: SubscribingRig) -> None:
     """§7.2: `ALREADY_CLAIMED`."""
-    rig.add("events/a")
-    rig.settle()
-    rig.claim(worker="w1")
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.claim(worker="w1")
 
     with pytest.raises(AlreadyClaimed) as refusal:
-        rig.claim(worker="w2")
+        pulled.claim(worker="w2")
     assert (refusal.value.holder, refusal.value.generation) == ("w1", 1)
 
 
-def test_a_worker_is_told_of_what_came_after_the_wake(rig: SubscribingRig) -> None:
-    rig.add("events/a")
-    rig.settle()
-    rig.put("events/b", b"12")
-    rig.settle()
+def test_a_worker_is_told_of_what_came_after_the_wake(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.put("events/b", b"12")
+    pulled.settle()
 
-    assert {path: link.acked for path, link in rig.claim().tails.items()} == {"events/a": 1, "events/b": 2}
+    assert {path: link.acked for path, link in pulled.claim().tails.items()} == {"events/a": 1, "events/b": 2}
 
 
-def test_nothing_is_claimed_when_everything_is_done(rig: SubscribingRig) -> None:
+def test_nothing_is_claimed_when_everything_is_done(pulled: SubscribingRig) -> None:
     with pytest.raises(NoPendingWork):
-        rig.claim()
+        pulled.claim()
 
 
-def test_done_tells_whether_another_wake_follows_and_writes_it(rig: SubscribingRig) -> None:
+def test_done_tells_whether_another_wake_follows_and_writes_it(pulled: SubscribingRig) -> None:
     """§7.2: `next_wake`."""
-    rig.add("events/a")
-    rig.settle()
-    rig.claim()
-    rig.add("events/a")
-    rig.settle()
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.claim()
+    pulled.add("events/a")
+    pulled.settle()
 
-    assert rig.report("s", ("events/a", 1), done=True)
-    rig.settle()
-    assert told(rig) == [1, 2]
-    rig.claim()
-    assert not rig.report("s", ("events/a", 2), done=True)
+    assert pulled.report("s", ("events/a", 1), done=True)
+    pulled.settle()
+    assert told(pulled) == [1, 2]
+    pulled.claim()
+    assert not pulled.report("s", ("events/a", 2), done=True)
 
 
-def test_a_release_is_followed_by_another_wake(rig: SubscribingRig) -> None:
+def test_a_release_is_followed_by_another_wake(pulled: SubscribingRig) -> None:
     """§7.2: if pending work remains after release, the server writes another wake event."""
-    rig.add("events/a")
-    rig.settle()
-    rig.claim()
-    rig.report(done=True)
-    rig.settle()
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.claim()
+    pulled.report(done=True)
+    pulled.settle()
 
-    assert told(rig) == [1, 2]
+    assert told(pulled) == [1, 2]
 
 
-def test_a_lease_that_has_run_out_is_followed_by_another_wake(rig: SubscribingRig) -> None:
+def test_a_lease_that_has_run_out_is_followed_by_another_wake(pulled: SubscribingRig) -> None:
     """§7.3: the holder is cleared, another wake is scheduled."""
-    rig.add("events/a")
-    rig.settle()
-    stale = rig.claim()
-    rig.pass_time(LEASE_MS)
+    pulled.add("events/a")
+    pulled.settle()
+    stale = pulled.claim()
+    pulled.pass_time(LEASE_MS)
 
-    assert told(rig) == [1, 2]
+    assert told(pulled) == [1, 2]
     with pytest.raises(Fenced):
-        rig.report_on("s", stale.wake_id, 1, ("events/a", 1))
-    assert rig.claim(worker="w2").holder == "w2"
+        pulled.report_on("s", stale.wake_id, 1, ("events/a", 1))
+    assert pulled.claim(worker="w2").holder == "w2"
     with pytest.raises(Fenced):
-        rig.report_on("s", stale.wake_id, 2, ("events/a", 1))
+        pulled.report_on("s", stale.wake_id, 2, ("events/a", 1))
 
 
-def test_a_heartbeat_extends_the_lease(rig: SubscribingRig) -> None:
+def test_a_heartbeat_extends_the_lease(pulled: SubscribingRig) -> None:
     """§7.2: an ack without `done`."""
-    rig.add("events/a")
-    rig.settle()
-    rig.claim()
-    rig.pass_time(LEASE_MS - 1)
-    rig.report()
-    rig.pass_time(LEASE_MS - 1)
-    assert told(rig) == [1]
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.claim()
+    pulled.pass_time(LEASE_MS - 1)
+    pulled.report()
+    pulled.pass_time(LEASE_MS - 1)
+    assert told(pulled) == [1]
 
-    rig.pass_time(1)
-    assert told(rig) == [1, 2]
+    pulled.pass_time(1)
+    assert told(pulled) == [1, 2]
 
 
-def test_a_worker_may_come_before_the_wake(rig: SubscribingRig) -> None:
-    rig.add("events/a")
-    rig.let_group_arrive()
-    rig.claim()
-    rig.settle()
+def test_a_worker_may_come_before_the_wake(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.let_group_arrive()
+    pulled.claim()
+    pulled.settle()
 
-    assert (told(rig), rig.found().generation) == ([], 1)
+    assert (told(pulled), pulled.found().generation) == ([], 1)
 
 
 def test_a_wake_waits_for_its_stream_to_be_created() -> None:
@@ -171,117 +160,117 @@ def test_a_wake_waits_for_its_stream_to_be_created() -> None:
     assert told(rig) == [1]
 
 
-def test_a_wake_whose_stream_is_closed_waits_for_another_one(rig: SubscribingRig) -> None:
-    rig.engine.execute(Append(name_of("wake"), rig.clock.now(), JSON, close=True))
-    rig.add("events/a")
-    rig.pass_time(3 * MISSING_STREAM_MS)
-    assert rig.found().generation == 0
-    rig.remove("wake")
-    rig.put_wake_stream()
-    rig.pass_time(MISSING_STREAM_MS)
+def test_a_wake_whose_stream_is_closed_waits_for_another_one(pulled: SubscribingRig) -> None:
+    pulled.engine.execute(Append(name_of("wake"), pulled.clock.now(), JSON, close=True))
+    pulled.add("events/a")
+    pulled.pass_time(3 * MISSING_STREAM_MS)
+    assert pulled.found().generation == 0
+    pulled.remove("wake")
+    pulled.put_wake_stream()
+    pulled.pass_time(MISSING_STREAM_MS)
 
-    assert told(rig) == [1]
-
-
-def test_without_a_wake_stream_the_work_can_still_be_claimed(rig: SubscribingRig) -> None:
-    rig.remove("wake")
-    rig.add("events/a")
-    rig.settle()
-
-    assert rig.claim().tails["events/a"].acked == 1
-    rig.pass_time(LEASE_MS)
-    assert rig.found().wake is None
+    assert told(pulled) == [1]
 
 
-def test_a_wake_stream_that_was_created_again_is_told_of_what_waits(rig: SubscribingRig) -> None:
-    rig.add("events/a")
-    rig.settle()
-    rig.remove("wake")
-    rig.put_wake_stream()
-    rig.pass_time(MISSING_STREAM_MS)
+def test_without_a_wake_stream_the_work_can_still_be_claimed(pulled: SubscribingRig) -> None:
+    pulled.remove("wake")
+    pulled.add("events/a")
+    pulled.settle()
 
-    assert told(rig) == [2]
+    assert pulled.claim().tails["events/a"].acked == 1
+    pulled.pass_time(LEASE_MS)
+    assert pulled.found().wake is None
+
+
+def test_a_wake_stream_that_was_created_again_is_told_of_what_waits(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.remove("wake")
+    pulled.put_wake_stream()
+    pulled.pass_time(MISSING_STREAM_MS)
+
+    assert told(pulled) == [2]
 
 
 @pytest.mark.parametrize("lost", ["refused", "crashed"])
-def test_that_it_must_be_told_again_is_not_forgotten(rig: SubscribingRig, lost: str) -> None:
+def test_that_it_must_be_told_again_is_not_forgotten(pulled: SubscribingRig, lost: str) -> None:
     """What is told in a stream that is gone is told nowhere."""
-    rig.add("events/a")
-    rig.settle()
-    rig.remove("wake")
-    rig.let_group_arrive()
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.remove("wake")
+    pulled.let_group_arrive()
     if lost == "refused":
-        rig.refuse()
+        pulled.refuse()
     else:
-        rig.crash()
-    rig.put_wake_stream()
-    rig.pass_time(2 * MISSING_STREAM_MS)
+        pulled.crash()
+    pulled.put_wake_stream()
+    pulled.pass_time(2 * MISSING_STREAM_MS)
 
-    assert told(rig) == [2]
+    assert told(pulled) == [2]
 
 
-def test_a_wake_that_is_still_told_is_not_told_again_at_a_start(rig: SubscribingRig) -> None:
-    rig.add("events/a")
-    rig.settle()
-    rig.restart()
-    rig.pass_time(2 * LEASE_MS)
+def test_a_wake_that_is_still_told_is_not_told_again_at_a_start(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.restart()
+    pulled.pass_time(2 * LEASE_MS)
 
-    assert told(rig) == [1]
+    assert told(pulled) == [1]
 
 
 @pytest.mark.parametrize("event", ["nothing", "a start", "a link"])
-def test_nothing_keeps_a_wake_from_waiting_for_its_stream(rig: SubscribingRig, event: str) -> None:
-    rig.remove("wake")
-    rig.add("events/a")
-    rig.settle()
+def test_nothing_keeps_a_wake_from_waiting_for_its_stream(pulled: SubscribingRig, event: str) -> None:
+    pulled.remove("wake")
+    pulled.add("events/a")
+    pulled.settle()
     if event == "a start":
-        rig.restart()
+        pulled.restart()
     elif event == "a link":
-        rig.subscriptions.link(STREAM_ROOT, "s", ("x",))
-    rig.put_wake_stream()
-    rig.pass_time(MISSING_STREAM_MS)
+        pulled.subscriptions.link(STREAM_ROOT, "s", ("x",))
+    pulled.put_wake_stream()
+    pulled.pass_time(MISSING_STREAM_MS)
 
-    assert told(rig) == [1]
-
-
-def test_a_lease_outlives_its_wake_stream(rig: SubscribingRig) -> None:
-    rig.add("events/a")
-    rig.settle()
-    rig.claim()
-    rig.remove("wake")
-    rig.put_wake_stream()
-    rig.settle()
-
-    assert not rig.report("s", ("events/a", 1), done=True)
+    assert told(pulled) == [1]
 
 
-def test_a_wake_for_a_stream_that_is_gone_does_not_stand_in_the_way(rig: SubscribingRig) -> None:
+def test_a_lease_outlives_its_wake_stream(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.claim()
+    pulled.remove("wake")
+    pulled.put_wake_stream()
+    pulled.settle()
+
+    assert not pulled.report("s", ("events/a", 1), done=True)
+
+
+def test_a_wake_for_a_stream_that_is_gone_does_not_stand_in_the_way(pulled: SubscribingRig) -> None:
     """§7: later news creates a new wake generation."""
-    rig.add("events/a")
-    rig.settle()
-    rig.remove("events/a")
-    rig.settle()
+    pulled.add("events/a")
+    pulled.settle()
+    pulled.remove("events/a")
+    pulled.settle()
     with pytest.raises(NoPendingWork):
-        rig.claim()
-    rig.put("events/b", b"1")
-    rig.settle()
+        pulled.claim()
+    pulled.put("events/b", b"1")
+    pulled.settle()
 
-    assert told(rig) == [1, 2]
+    assert told(pulled) == [1, 2]
 
 
-def test_a_wake_for_a_stream_that_is_linked_no_more_does_not_stand_in_the_way(rig: SubscribingRig) -> None:
-    rig.put("x")
-    rig.subscriptions.link(STREAM_ROOT, "s", ("x",))
-    rig.settle()
-    rig.add("x")
-    rig.settle()
-    rig.subscriptions.unlink(STREAM_ROOT, "s", "x")
+def test_a_wake_for_a_stream_that_is_linked_no_more_does_not_stand_in_the_way(pulled: SubscribingRig) -> None:
+    pulled.put("x")
+    pulled.subscriptions.link(STREAM_ROOT, "s", ("x",))
+    pulled.settle()
+    pulled.add("x")
+    pulled.settle()
+    pulled.subscriptions.unlink(STREAM_ROOT, "s", "x")
     with pytest.raises(NoPendingWork):
-        rig.claim()
-    rig.add("events/a")
-    rig.settle()
+        pulled.claim()
+    pulled.add("events/a")
+    pulled.settle()
 
-    assert told(rig) == [1, 2]
+    assert told(pulled) == [1, 2]
 
 
 def test_the_wake_stream_wakes_only_others() -> None:

@@ -14,36 +14,11 @@ from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
 from everbrook.protocol.subscriptions import Compact
 from tests.kit.fakes import LastingStorage
 from tests.unit.engine.rig import UNBOUNDED, change_limits
-from tests.unit.engine.subscriptions.subscribing import LEASE_MS, SubscribingRig, comparable
+from tests.unit.engine.subscriptions.subscribing import LEASE_MS, SubscribingRig, comparable, hooked_rig
 
 PAUSE_MS = round(DEFAULT_TUNING.subscriptions.refused_secs * 1000)
 MISSING_STREAM_MS = DEFAULT_TUNING.subscriptions.missing_stream_ms
 COMPACT_ALWAYS = SubscriptionsTuning(compact_at_bytes=-(10**9))
-
-
-def hooked_rig(tuning: SubscriptionsTuning = DEFAULT_TUNING.subscriptions) -> SubscribingRig:
-    rig = SubscribingRig(tuning=tuning)
-    rig.put("events/a")
-    rig.hook()
-    rig.settle()
-    return rig
-
-
-@pytest.fixture
-def hooked() -> SubscribingRig:
-    """An engine with a webhook subscription `s` to the empty stream `events/a`."""
-    return hooked_rig()
-
-
-@pytest.fixture
-def pulled() -> SubscribingRig:
-    """An engine with a pull-wake subscription `s` to the empty stream `events/a`."""
-    rig = SubscribingRig()
-    rig.put_wake_stream()
-    rig.put("events/a")
-    rig.pull()
-    rig.settle()
-    return rig
 
 
 def as_stored(rig: SubscribingRig) -> bool:

@@ -9,8 +9,9 @@ from everbrook.storage import ACID, FILE_DURABLE, DurableStorage, StorageTuning
 from everbrook.storage.check import Findings, Progress, Report, StoreCheck
 from everbrook.storage.check.repair import Repair
 from everbrook.storage.check.report import Inspect, read_store
+from tests.kit.damage import flip
 from tests.kit.drafts import NOW, Draft
-from tests.kit.stores import BOOT, JOURNAL, LARGE, commit, flip, inspect, make_store, open_acid, open_files
+from tests.kit.stores import BOOT, JOURNAL, LARGE, commit, inspect, make_store, open_acid, open_files
 
 SALT = 7
 TEXT, JSON, FORK, MORTAL, LONG = 1, 2, 3, 4, 7

@@ -19,6 +19,7 @@ from everbrook.storage.check.report import Position
 from everbrook.storage.codec import pack_change, pack_head, pack_identity
 from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.record import Framer, Record, Unreadable, seed_of
+from tests.kit.damage import flip
 from tests.kit.drafts import Draft
 from tests.kit.stores import (
     BOOT,
@@ -27,7 +28,6 @@ from tests.kit.stores import (
     Streams,
     commit,
     dump,
-    flip,
     inspect,
     journal_file,
     make_store,

@@ -9,7 +9,8 @@ from everbrook.storage import FILE_DURABLE, check_store
 from everbrook.storage.base_rows import PLACE
 from everbrook.storage.chunk import parse_location
 from everbrook.storage.segments import chunk_end, pack_segment_header, segment_path
-from tests.kit.stores import Streams, flip, inspect, make_store, open_files, rows
+from tests.kit.damage import flip
+from tests.kit.stores import Streams, inspect, make_store, open_files, rows
 
 TEXT, LONG = 1, 7
 

@@ -11,9 +11,9 @@ from everbrook.storage.base_rows import INCARNATION, PLACE
 from everbrook.storage.codec import pack_head, pack_identity
 from everbrook.storage.file_blobs import FileBlobs, blob_path
 from everbrook.storage.hold import Hold
-from tests.kit.damage import cut as cut_off
+from tests.kit.damage import cut as cut_off, flip
 from tests.kit.drafts import Draft
-from tests.kit.stores import commit, flip, inspect, open_acid, open_files, rows
+from tests.kit.stores import commit, inspect, open_acid, open_files, rows
 
 CONTENT = b"the sum of it all"
 CHUNK = b"x" * 100_000

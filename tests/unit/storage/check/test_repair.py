@@ -8,8 +8,9 @@ import pytest
 from everbrook.storage.base_rows import INCARNATION
 from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.segments import segment_path
+from tests.kit.damage import flip
 from tests.kit.drafts import NOW, Draft
-from tests.kit.stores import LARGE, Streams, commit, flip, inspect, journal_file, open_acid, rows
+from tests.kit.stores import LARGE, Streams, commit, inspect, journal_file, open_acid, rows
 from tests.unit.storage.check.repairs import (
     FORK,
     JOURNAL_NAME,

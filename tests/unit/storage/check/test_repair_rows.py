@@ -11,8 +11,9 @@ from everbrook.storage.base_rows import INCARNATION, PLACE
 from everbrook.storage.codec import pack_head, pack_identity
 from everbrook.storage.file_blobs import FileBlobs, blob_path
 from everbrook.storage.hold import Hold
+from tests.kit.damage import flip
 from tests.kit.drafts import Draft
-from tests.kit.stores import Rows, commit, flip, inspect, journal_file, rows
+from tests.kit.stores import Rows, commit, inspect, journal_file, rows
 from tests.unit.storage.check.repairs import (
     FORK,
     JSON,

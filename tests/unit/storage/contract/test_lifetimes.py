@@ -4,8 +4,9 @@ from pathlib import Path
 
 from everbrook.protocol import Head
 from tests.kit.drafts import Draft
+from tests.kit.stores import commit
 from tests.kit.work import count_lines
-from tests.unit.storage.checkpoints import HeldStorage, commit
+from tests.unit.storage.checkpoints import HeldStorage
 from tests.unit.storage.engines import Store
 
 

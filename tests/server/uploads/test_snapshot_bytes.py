@@ -10,33 +10,15 @@ from everbrook.storage import StorageFull
 from tests.kit.server_thread import QUICK_TICKS, GatedStorage, eventually, resident_bytes
 from tests.kit.servers import Connect, Start, StartEither
 from tests.kit.wire import Wire, chunked
-from tests.server.resources.blobs import PIECE, HollowStorage, Server, WatchedStorage, memory_blobs, none_left
+from tests.server.uploads.blobs import PIECE, HollowStorage, Server, WatchedStorage, memory_blobs, none_left
 
 MB = 1_000_000
 TINY_BUFFER = 4096
 
 
 @pytest.fixture
-def storage() -> WatchedStorage:
-    return WatchedStorage()
-
-
-@pytest.fixture
 def served(start_either: StartEither, storage: WatchedStorage) -> Server:
     return start_either(storage, QUICK_TICKS)
-
-
-@pytest.fixture
-def wire(served: Server, connect: Connect, path: str) -> Wire:
-    """A connection, and a stream that holds one byte."""
-    wire = connect(served)
-    wire.create(path, body=b"a")
-    return wire
-
-
-@pytest.fixture
-def url(path: str) -> str:
-    return f"{path}/__ds/snapshot/{1:016d}"
 
 
 # Bounded in memory

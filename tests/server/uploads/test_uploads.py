@@ -5,7 +5,7 @@ import pytest
 from tests.kit.server_thread import eventually
 from tests.kit.servers import Connect, StartEither
 from tests.kit.wire import Wire, chunked, render
-from tests.server.resources.blobs import Server, WatchedStorage, etag_of, memory_blobs, none_left
+from tests.server.uploads.blobs import Server, WatchedStorage, etag_of, memory_blobs, none_left
 
 MAX_BYTES = 200_000
 EXPECT = {"expect": "100-continue"}
@@ -13,27 +13,8 @@ CHUNKED = {"transfer_encoding": "chunked"}
 
 
 @pytest.fixture
-def storage() -> WatchedStorage:
-    return WatchedStorage()
-
-
-@pytest.fixture
 def served(start_either: StartEither, storage: WatchedStorage) -> Server:
     return start_either(storage, limits__max_snapshot_bytes=MAX_BYTES, limits__max_append_bytes=1000)
-
-
-@pytest.fixture
-def wire(served: Server, connect: Connect, path: str) -> Wire:
-    """A connection, and a stream that holds one byte."""
-    wire = connect(served)
-    wire.create(path, body=b"a")
-    return wire
-
-
-@pytest.fixture
-def url(path: str) -> str:
-    """Where a snapshot of that stream can be."""
-    return f"{path}/__ds/snapshot/{1:016d}"
 
 
 def refused(wire: Wire) -> tuple[int, object]:

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.server_thread import QUICK_TICKS, GatedStorage, RunningServer, eventually
 from tests.kit.servers import Connect, Start
 from tests.kit.wire import Wire, chunked, render
-from tests.server.resources.blobs import WatchedStorage, etag_of, memory_blobs, none_left
+from tests.server.uploads.blobs import WatchedStorage, etag_of, memory_blobs, none_left
 
 MB = 1_000_000
 CHUNKED = {"transfer_encoding": "chunked"}
@@ -16,26 +16,8 @@ EXPECT = {"expect": "100-continue"}
 
 
 @pytest.fixture
-def storage() -> WatchedStorage:
-    return WatchedStorage()
-
-
-@pytest.fixture
 def served(start: Start, storage: WatchedStorage) -> RunningServer:
     return start(storage)
-
-
-@pytest.fixture
-def wire(served: RunningServer, connect: Connect, path: str) -> Wire:
-    """A connection, and a stream that holds one byte."""
-    wire = connect(served)
-    wire.create(path, body=b"a")
-    return wire
-
-
-@pytest.fixture
-def url(path: str) -> str:
-    return f"{path}/__ds/snapshot/{1:016d}"
 
 
 # Slow senders

@@ -6,7 +6,7 @@ from msgspec import Struct
 from tests.kit.server_thread import RunningServer
 from tests.kit.wire import Wire, chunked, render
 from tests.server.http1.test_generated_requests import send_in_pieces
-from tests.server.resources.blobs import digest_of
+from tests.server.uploads.blobs import digest_of
 
 QUICK = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -12,7 +12,7 @@ from everbrook.settings import StorageMode
 from tests.kit.server_thread import RunningServer, configured, eventually, resident_bytes
 from tests.kit.servers import Connect
 from tests.kit.wire import Wire
-from tests.server.resources.blobs import PIECE, digest_of
+from tests.server.uploads.blobs import PIECE, digest_of
 
 MB = 1_000_000
 MODES = [StorageMode.ACID, StorageMode.FILE_FAST, StorageMode.FILE_DURABLE]
@@ -46,19 +46,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def served(store: Store) -> Iterator[RunningServer]:
     with store.serve() as server:
         yield server
-
-
-@pytest.fixture
-def wire(served: RunningServer, connect: Connect, path: str) -> Wire:
-    """A connection, and a stream that holds one byte."""
-    wire = connect(served)
-    wire.create(path, body=b"a")
-    return wire
-
-
-@pytest.fixture
-def url(path: str) -> str:
-    return f"{path}/__ds/snapshot/{1:016d}"
 
 
 def test_a_large_snapshot_takes_little_memory_both_ways(wire: Wire, url: str) -> None:
