@@ -49,6 +49,7 @@ def decide_create(view: View, command: Create) -> Decision:
     present = view.stream(command.name)
     if present is None:
         return _create(view, command, ())
+    # An expired stream that has not been removed yet does not block its name, unless forks need it.
     if ended(present.head, present, command.now):
         if present.fork_count:
             raise PathBlocked(f"{quoted(command.name)} was deleted, but forks still read it: the path is not free")
@@ -183,6 +184,7 @@ def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
         raise ContentTypeMismatch(
             f"a fork has its source's content type, {quoted(source.content_type)}, got {quoted(sent)}"
         )
+    # An inherited TTL counts from the creation of the fork, an inherited absolute expiry is the same moment.
     inherits = command.ttl_secs is None and command.expires_at is None
     ttl_secs = source.ttl_secs if inherits else command.ttl_secs
     expires_at = source.expires_at if inherits and source.ttl_secs is None else command.expires_at
@@ -220,6 +222,7 @@ def _divergence(source: StreamView, request: ForkFrom) -> int:
         return anchor
     if anchor == tail:
         raise InvalidHeader("Stream-Fork-Sub-Offset reaches past the source's tail")
+    # A sub-offset must stay within the append that follows the anchor (§4.2).
     end = source.boundaries.append_end(anchor)
     if source.head.identity.json:
         offset = _skip_messages(source.boundaries, anchor, request.sub_offset, end)

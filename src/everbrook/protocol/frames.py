@@ -93,6 +93,7 @@ def decode_frames(body: bytes) -> Frames:
 
 
 def _array(column: bytes) -> "array[int]":
+    # A page that was cut off may end inside a word: the caller notices that the column is too short.
     values = array("Q", column[: len(column) - len(column) % _WORD_BYTES])
     if not _LITTLE_ENDIAN:  # pragma: no cover - the other kind of machine
         values.byteswap()

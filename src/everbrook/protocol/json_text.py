@@ -48,6 +48,7 @@ def hide(text: bytes) -> bytes:
 
 def mend(text: bytes) -> bytes:
     """Replace each lone surrogate by U+FFFD, whose escape has the same length. Other bytes stay."""
+    # The placeholder must not occur in the text. A text with a NUL is no JSON, so the decoder refuses it anyway.
     if b"\0" in text:
         return text
     return _LONE.sub(_REPLACEMENT, text.replace(_BACKSLASH, _NEITHER)).replace(_NEITHER, _BACKSLASH)

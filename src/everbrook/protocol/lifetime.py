@@ -156,6 +156,7 @@ def end_of(view: View, stream: StreamView) -> Change:
     edits: list[Edit] = [Drop(stream.head)]
     fork = stream.head.identity.fork
     while fork and (source := view.stream(fork.source)):
+        # The count still includes the fork that ends here.
         if not source.head.deleted or source.fork_count > 1:
             break
         edits.append(Drop(source.head))

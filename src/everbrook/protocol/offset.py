@@ -79,5 +79,6 @@ def next_cursor(now: int, echoed: int | None, chance: float) -> int:
     current = current_cursor(now)
     if echoed is None or echoed < current:
         return current
+    # Beyond the echoed cursor: the same URL again would hit the entry that the CDN has cached already.
     jitter_secs = 1 + int(chance * MAX_JITTER_SECS)
     return echoed + max(1, jitter_secs // INTERVAL_SECS)

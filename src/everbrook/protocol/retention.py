@@ -84,8 +84,10 @@ def decide_trim(view: View, command: Trim) -> Decision:
     snapshot = head.kept.snapshot
     earliest = _earliest(stream, policy, command.now)
     if snapshot and not snapshot.automatic:
+        # A cut behind a client's snapshot would leave a gap in a bootstrap.
         earliest = min(earliest, snapshot.offset)
     else:
+        # An empty snapshot at the cut makes a bootstrap from there complete (002 §3.4).
         snapshot = Snapshot(earliest, command.now)
     if earliest <= head.kept.earliest:
         return Decision(Untouched())

@@ -27,6 +27,7 @@ def encode_event(event: Event) -> bytes:
     text = event.data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     lines = b"data:%b" % text.replace(b"\n", b"\ndata:")
     if b"data: " in lines:
+        # Decoders strip one space behind the colon, so a line that begins with a space gets a second one.
         lines = (b"\n" + lines).replace(b"\ndata: ", b"\ndata:  ")[1:]
     position = b"" if event.id is None else b"id: %b\n" % event.id
     return b"event: %b\n%b\n%b\n" % (event.type, lines, position)

@@ -268,6 +268,7 @@ class Checkpoint:
     def set_damage(self, marks: Mapping[int, DamageMark]) -> None:
         """Replace the stored damage marks by `marks`."""
         kept = {INCARNATION.pack(incarnation) for incarnation in marks}
+        # Collected first, because rows must not be deleted while a cursor iterates over them.
         for key in [bytes(key) for key, _ in self._rows.cursor(Database.DAMAGED)]:
             if key not in kept:
                 self._rows.delete(Database.DAMAGED, key)

@@ -61,6 +61,7 @@ class Location(Value, frozen=True, gc=False):
 
 def block_checksums(key: bytes, data: bytes) -> bytes:
     """Return the checksums of the blocks of a chunk. They depend on its key and on their place in it."""
+    # The place is a part of the seed, so that swapped blocks do not verify.
     seed = zlib.crc32(key)
     view = memoryview(data)
     starts = range(0, len(data), BLOCK_BYTES)

@@ -143,6 +143,7 @@ class OsFile:
         self.write_at(self.size, data)
 
     def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
+        # The system may write only a part of the bytes.
         rest = memoryview(data)
         while rest:
             if sync and _DSYNC:
@@ -184,6 +185,7 @@ class OsReader:
         return os.read(self._descriptor, size)
 
     def read_at(self, position: int, size: int) -> bytes:
+        # A read may return fewer bytes; only an empty one is the end of the file.
         data = os.pread(self._descriptor, size, position)
         while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
             data += more

@@ -73,6 +73,7 @@ class FileBlobs:
         path = blob_path(self._folder, owner, number)
         try:
             self._make(path.parent)
+            # Before the file exists: it must not become a part of a pin that began earlier.
             self._hold.note(path, ABSENT)
             file = self._disk.create(path)
         except OSError as error:
@@ -132,6 +133,7 @@ class FileBlobReader:
             blocks = self._reader.read_at(first, behind - first)
             checksums = self._reader.read_at(self._size + checksums_bytes(first), checksums_bytes(behind - first))
         except OSError as error:
+            # EIO is a bad sector: damage of this blob only.
             if error.errno != errno.EIO:
                 raise
             raise self._damaged(first, f"it can't be read: {error.strerror}") from error

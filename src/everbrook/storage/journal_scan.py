@@ -116,6 +116,7 @@ def read_journal(disk: Disk, folder: Path, salt: int, applied: int, needed: Need
     for file in files:
         reading.take(file, disk.read(file.path), salt)
     present = {file.use for file in files}
+    # The last file that must exist: the base names it, the seal before it announces it, or it was found.
     last_use = max((needed.last, reading.continued, *present))
     missing = [use for use in range(needed.first, last_use + 1) if use not in present]
     return reading.result(folder, missing, last_use)
@@ -185,6 +186,7 @@ class _Reading:
         torn = self._torn(number - 1)
         if self._last:
             file, _, items = self._last
+            # From here on nothing proves the records durable, so the journal writes them again.
             file.proven = min(
                 (each.position for each in items if not 0 < each.number <= self._proven), default=file.end
             )
@@ -213,6 +215,7 @@ class _Reading:
         file, log, items = self._last
         kept = max((item.end for item in items if item.number and item.number <= last), default=0)
         behind = [item for item in items if item.position >= kept]
+        # Zeros at the end are room that was allocated and never written.
         data = log[kept : min(kept + _MAX_KEPT_BYTES, max((item.end for item in behind), default=0))].rstrip(b"\0")
         streams = {stream for item in behind if isinstance(item, Unreadable) for stream in item.streams}
         return Torn(file.path, kept, data, tuple(sorted(streams))) if data else None

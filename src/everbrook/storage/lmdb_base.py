@@ -97,6 +97,7 @@ class LmdbBase:
         self.segments = segments
         try:
             self.env = open_environment(self.folder)
+            # Before `open_db`, which creates a database that it does not find.
             self._verify_databases()
             self.databases = {name: self.env.open_db(name) for name in Database.ALL}
             self.chunks = ChunkReader(self.reading, self.databases, segments)

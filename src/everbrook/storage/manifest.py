@@ -141,6 +141,7 @@ def write_manifest(disk: Disk, folder: Path, manifest: Manifest) -> None:
     """Write a manifest atomically: into a draft that is renamed when it is on the disk."""
     draft = folder / f"{MANIFEST}.new"
     if draft.name in disk.names(folder):
+        # A crash has interrupted an earlier write.
         disk.remove(draft)
     with closing(disk.create(draft)) as file:
         file.write(format_manifest(manifest))

@@ -234,6 +234,8 @@ class MergedView:
         recent = (iter(layer.forked.get(source, ())) for layer in self._layers())
         stored = self._base.forks(source, after, limit + len(gone))
         found: Iterator[int] = (fork for fork in merge(*recent, stored) if fork > after and fork not in gone)
+        # While a checkpoint runs, a fork may be both in its layer and in the base: read twice as many, and keep each
+        # once.
         return list(islice(dict.fromkeys(islice(found, 2 * limit)), limit))
 
     def _fork_identities(self, source: int, after: int, limit: int) -> list[Identity]:

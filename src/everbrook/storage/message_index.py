@@ -159,6 +159,7 @@ class Run(MessageIndex):
         """Add the bytes of one append, whose messages end at `ends`. Returns the memory that this took."""
         if len(data) >= BLOCK_BYTES:
             self._begin_block(data)
+            # The next small append begins a new block, because its bytes follow those of this one.
             self._gathering = bytearray()
         else:
             if len(self._gathering) + len(data) > BLOCK_BYTES or not self._gathering:
@@ -216,6 +217,7 @@ class Run(MessageIndex):
         self.used_bytes -= sum(map(len, self._blocks[:gone]))
         del self._blocks[:gone], self._starts[:gone]
         if floor == self.tail:
+            # All blocks are freed. The next append must not extend one of them.
             self._gathering = bytearray()
         self._discard_index(floor)
         self.first = floor

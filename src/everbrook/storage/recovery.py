@@ -38,6 +38,7 @@ def replay(
         # `take` ignores a write to an unknown stream. A placeholder is enough to unpack it.
         return head_of(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
 
+    # In the order of their numbers: a lost change must mark its streams before later changes of them are applied.
     items: list[Record | Lost] = [*recovered.records, *recovered.lost]
     for item in sorted(items, key=lambda item: item.number):
         if isinstance(item, Lost):
@@ -93,6 +94,7 @@ class Recovery:
 
     def _apply(self, _number: int, edit: Edit) -> None:
         incarnation = edit.head.identity.incarnation
+        # A creation and a drop need no earlier change of their stream.
         if not isinstance(edit, Drop) and not edit.created:
             before = self._view.readable_head(incarnation)
             # A gap shows that a change before this one is lost, even if no damage in the journal names the stream.

@@ -230,6 +230,7 @@ class SegmentWriter:
                 self._hold.note(path, ABSENT)
                 self._created.append(path)
             file = self._files[path] = self._disk.open(path) if exists else self._disk.create(path)
+            # Before the first write: a pin that exists now reads the file up to this length.
             self._hold.note(path, file.size)
             if not begun:
                 self._folders.add(path.parent)

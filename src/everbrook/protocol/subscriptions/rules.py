@@ -185,6 +185,7 @@ def decide_wake(view: View, command: WakeUp) -> Decision:
         return Decision(Untouched())
     generation = subscription.generation + 1
     if subscription.pull:
+        # A pull-wake has no lease until a worker claims it.
         told = _wake_event(view, subscription, generation, next(iter(tails)), command.now)
         wake = Wake(command.wake_id, tails, told_in=told[0].head.identity.incarnation)
         return _change(view, command.name, command.now, Woken(generation, wake), wake=told)
@@ -223,6 +224,7 @@ def decide_claim(view: View, command: Claim) -> Decision:
     lease_until = command.now + subscription.config.lease_ttl_ms
     told_in = wake.told_in if wake else 0
     begun = Wake(wake.wake_id if wake else command.wake_id, tails, command.worker, lease_until, told_in)
+    # An announced wake keeps its generation, which its wake event names. A claim without one begins a new generation.
     generation = subscription.generation if wake else subscription.generation + 1
     return _change(view, command.name, command.now, Woken(generation, begun))
 

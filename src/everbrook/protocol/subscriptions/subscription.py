@@ -145,6 +145,7 @@ def _apply(subscription: Subscription, event: Event) -> None:
         case Linked(links):
             subscription.explicit.update(links)
             for path, link in links.items():
+                # A link that exists keeps its progress (§6.4).
                 subscription.links.setdefault(path, link)
         case Unlinked(path, forgotten):
             subscription.explicit.discard(path)

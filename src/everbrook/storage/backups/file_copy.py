@@ -87,6 +87,7 @@ class FileCopy:
         self.gone = self.gone or piece.state is State.GONE
         if self.gone or self._ended:
             return
+        # While all blocks are the same, no draft is written: the copy may become a hard link.
         if piece.state is State.SAME and self._descriptor is None:
             self._blocks.append(asked.digest)
             self._size += asked.size

@@ -66,6 +66,7 @@ def _draft_of(target: Path) -> Iterator[Path]:
         if not _lock(descriptor, draft):
             raise BackupError(f"{target} is being restored by another process: wait until that has ended")
         try:
+            # A killed restore may have left files.
             for left in draft.iterdir():
                 shutil.rmtree(left)
             yield draft

@@ -118,6 +118,7 @@ class StoreCopy:
     def _copy_by(self, threads: ThreadPoolExecutor) -> None:
         under_way: deque[tuple[list[tuple[FileCopy, Asked]], Future[list[Piece]]]] = deque()
         for batch in self._batches():
+            # Some batches are requested ahead, so that the source reads while this thread writes.
             under_way.append((batch, threads.submit(self._ask, [asked for _, asked in batch])))
             if len(under_way) > BATCHES_AHEAD:
                 self._take(*under_way.popleft())

@@ -133,6 +133,7 @@ class PageTrees:
         nodes = {node.begin: node for node in self._nodes(page, upper, kind)}
         places = [POINTER.unpack_from(page, place)[0] for place in range(PAGE.size, lower, POINTER.size)]
         begins = [place + NODE.size + NODE.unpack_from(page, place)[3] for place in places]
+        # Each entry must have exactly one pointer: otherwise a row is lost, or would be copied twice.
         if lower > upper or sorted(begins) != sorted(nodes):
             raise _Damaged
         for begin in begins:
@@ -149,6 +150,7 @@ class PageTrees:
             begin = place + NODE.size + key_bytes
             size = low | high << 16 | (flags << 32 if kind == BRANCH else 0)
             inside = 0 if kind == BRANCH else NUMBER.size if flags & BIG else size
+            # LMDB aligns entries to two bytes.
             end = begin + inside + (begin + inside & 1)
             if end > len(page):
                 raise _Damaged
@@ -194,4 +196,5 @@ def _copy(trees: PageTrees, base: Path) -> None:
             rows = trees.rows(tree)
             while batch := list(islice(rows, BATCH_ROWS)):
                 with env.begin(write=True) as transaction:
+                    # The keys increase, so that LMDB can append them without a search.
                     transaction.cursor(opened[name]).putmulti(batch, append=True)

@@ -24,6 +24,7 @@ class BaseReader:
         self._env: lmdb.Environment | None = None
         self._databases: dict[bytes, lmdb._Database] = {}
         findings.at(self._file)
+        # Before LMDB maps the file: a read of a missing page would end this process.
         problem = problem_of(self._file)
         if problem:
             if made:

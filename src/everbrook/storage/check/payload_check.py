@@ -93,6 +93,7 @@ class ChunkCheck:
         )
         if start != progress.end:
             self._report_damage(incarnation, min(start, progress.end), f"a chunk should begin at {progress.end}", place)
+        # The next chunk is expected behind this one, so that a gap is reported once.
         progress.end = start + length
         problem = index_problem(index, start, length, progress)
         if problem:
@@ -183,6 +184,7 @@ class SegmentCheck:
             return 0, "the file is missing"
         data = reader.read_at(location.position, location.length)
         self._findings.advance(len(data))
+        # If the file ends inside the chunk, only the blocks before its end can be verified.
         whole = len(data) if len(data) == location.length else len(data) // BLOCK_BYTES * BLOCK_BYTES
         damaged = damaged_block(key, data[:whole], 0, checksums)
         if damaged is not None:

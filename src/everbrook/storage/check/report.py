@@ -216,6 +216,7 @@ def read_store(folder: Path, progress: Progress, inspect: Inspect, boot: str) ->
     incoming, outgoing = SPAWN.Pipe(duplex=False)
     process = SPAWN.Process(target=inspect, args=(folder, boot, outgoing), daemon=True)
     process.start()
+    # Without this end of the pipe here, `recv` raises `EOFError` when the process has died.
     outgoing.close()
     with closing(incoming):
         while (message := _receive(incoming)) is not None:
@@ -259,6 +260,7 @@ def ending_of(code: int) -> str:
 
 def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
     """Check a store. This is the main function of the checking process."""
+    # Imported here, because that module imports this one.
     from everbrook.storage.check.store_check import StoreCheck
 
     findings = Findings(folder, outgoing.send)

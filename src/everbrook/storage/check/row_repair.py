@@ -49,6 +49,7 @@ class RowRepair:
         """Repair the rows. Yields lines for the user."""
         with self._base.env.begin(write=True) as transaction:
             self._rows = Rows(transaction, self._base.databases)
+            # First, because the other steps derive their rows from the heads that are left.
             yield from self._set_streams_aside()
             yield from self._mend_names()
             yield from self._mend_forks()

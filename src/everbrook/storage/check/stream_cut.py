@@ -102,6 +102,7 @@ class StreamCut:
         state = self._base.state()
         checkpoint.set_applied(state.applied, max(state.last_incarnation, incarnation))
         checkpoint.commit()
+        # Only now: until the commit, rows of the base refer to these segments.
         for stream, segment in checkpoint.removals:
             self._base.segments.forget(stream, segment)
             with suppress(OSError):
