@@ -47,7 +47,8 @@ class Delivery:
         self._auto_claim = auto_claim
         self.known_new = known_new
         self._contested = False
-        self._written = False
+        self._last_place = -1
+        """The place of the last accepted batch. The answers to several requests in flight come in any order."""
         self.offset: str | None = None
         self.position: str | None = None
         """The stored position of the producer."""
@@ -137,8 +138,8 @@ class Delivery:
     def _accepted(self, batch: Batch, response: Answer) -> None:
         with self._changed:
             self._production.accepted(batch)
-            self._written = True
-            self.position = batch.position or self.position
+            if batch.place > self._last_place:
+                self._last_place, self.position = batch.place, batch.position or self.position
             offset = response.headers.get("Stream-Next-Offset")
             self.offset = max(self.offset or "", offset) if offset else self.offset
             self._changed.notify_all()
@@ -146,7 +147,7 @@ class Delivery:
     def _claim(self, batch: Batch, fence: StaleEpoch, *, uncertain: bool) -> None:
         """Claim the next epoch after a fence, unless this producer has written: then the fencing one is newer."""
         epoch = header_of(fence, "Producer-Epoch")
-        if not self._auto_claim or epoch is None or self._written:
+        if not self._auto_claim or epoch is None or self._last_place >= 0:
             raise fence
         self._take_over(batch, int(epoch), uncertain=uncertain)
 

@@ -57,6 +57,21 @@ async def test_the_position_is_that_of_the_last_message_in_the_stream(
     assert positions == [None, "byte 2", "byte 2"]
 
 
+async def test_the_position_does_not_go_back_where_answers_come_out_of_order(
+    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+) -> None:
+    writer.create("application/json")
+    async with shaky.producer("copy", resume=True, max_batch_items=1) as producer:
+        await producer.append(LINES[0], position="1")
+        await producer.flush()
+        proxy.arm(AnswerLost(), method="POST")
+        for number, line in enumerate(LINES[1:5], 2):
+            await producer.append(line, position=str(number))
+        await producer.flush()
+        assert producer.position == "5"
+    assert writer.messages() == LINES[:5]
+
+
 async def overtaken(stream: AsyncStream[object], values: Sequence[str], *, ahead: int, written: int = 0) -> None:
     """A run that writes `written` values, lets another one copy the first `ahead` lines, and writes on in batches."""
     async with stream.producer("copy", resume=True, max_batch_items=2) as producer:

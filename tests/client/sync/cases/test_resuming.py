@@ -54,6 +54,21 @@ def test_the_position_is_that_of_the_last_message_in_the_stream(writer: Writer, 
     assert positions == [None, "byte 2", "byte 2"]
 
 
+def test_the_position_does_not_go_back_where_answers_come_out_of_order(
+    writer: Writer, proxy: Proxy, shaky: Stream[object]
+) -> None:
+    writer.create("application/json")
+    with shaky.producer("copy", resume=True, max_batch_items=1) as producer:
+        producer.append(LINES[0], position="1")
+        producer.flush()
+        proxy.arm(AnswerLost(), method="POST")
+        for number, line in enumerate(LINES[1:5], 2):
+            producer.append(line, position=str(number))
+        producer.flush()
+        assert producer.position == "5"
+    assert writer.messages() == LINES[:5]
+
+
 def overtaken(stream: Stream[object], values: Sequence[str], *, ahead: int, written: int = 0) -> None:
     """A run that writes `written` values, lets another one copy the first `ahead` lines, and writes on in batches."""
     with stream.producer("copy", resume=True, max_batch_items=2) as producer:
