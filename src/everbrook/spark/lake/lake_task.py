@@ -56,8 +56,8 @@ def publish_files(options: DeadLetterOptions, query: str, folder: Path, letter_f
     # They have the same order whenever the batch is run again.
     rows = rows.sort_by([(FROM, "ascending"), (OFFSET, "ascending"), (PAYLOAD, "ascending")])
     letters = [
-        Letter({FROM: row[FROM], OFFSET: row[OFFSET]}, row[REASON], row[PAYLOAD], row[INCARNATION] or "")
-        for row in rows.select([FROM, OFFSET, REASON, PAYLOAD, INCARNATION]).to_pylist()
+        Letter({FROM: row[FROM], OFFSET: row[OFFSET]}, row[REASON], row[PAYLOAD])
+        for row in rows.select([FROM, OFFSET, REASON, PAYLOAD]).to_pylist()
     ]
     publish_letters(options, query, letter_files.batch, letters)
     for path in paths:

@@ -68,13 +68,13 @@ def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> N
     )
     if not found:
         return
-    publish_letters(options, writer.query, writer.batch, [_letter(row, writer) for row in found])
+    publish_letters(options, writer.query, writer.batch, [_letter(row) for row in found])
     database.run(
         f"emptying {options.table}", lambda cursor: cursor.execute(sql.SQL(_DELETE).format(table=table), chosen)
     )
 
 
-def _letter(row: tuple[Any, ...], writer: Writer) -> Letter:
+def _letter(row: tuple[Any, ...]) -> Letter:
     _, table, stream, offset, reason, payload = row
     place = {"stream": stream, "offset": offset, "table": table}
-    return Letter(place, reason, payload, writer.incarnations.get(stream, ""))
+    return Letter(place, reason, payload)

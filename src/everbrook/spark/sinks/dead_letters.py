@@ -58,14 +58,12 @@ class Letter(Struct, frozen=True):
     """The fields of the letter that say where the message is."""
     reason: str
     payload: bytes | None
-    incarnation: str = ""
-    """The incarnation of the stream where the message is, if that is known."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """The sort key: the place of the message."""
         stream, offset, *more = (value or "" for value in self.place.values())
-        return _short(stream), self.incarnation, offset, *map(_short, more)
+        return _short(stream), offset, *map(_short, more)
 
 
 def publish_letters(options: DeadLetterOptions, query: str, batch: int, letters: Sequence[Letter]) -> None:
