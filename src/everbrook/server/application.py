@@ -153,6 +153,7 @@ class Application:
         if common is None or self._names_requests or REQUEST_ID in request.headers:
             common = self._common(request)
         try:
+            # A server without gates does not pay for them: most of its requests skip this.
             if self._gates or ORIGIN in request.headers:
                 common = self._admit(request, common)
             if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
@@ -322,4 +323,5 @@ class Application:
         if self.authenticator:
             await self.authenticator.close()
         self.backups.close()
+        # The engine is last, because the parts above may still make changes.
         self.engine.close()

@@ -73,6 +73,7 @@ ALLOWED = (
 METHODS = b"GET, HEAD, OPTIONS, PUT, POST, DELETE"
 MAX_AGE_SECS = 86400
 
+# The bodies are bytes of clients: a browser must neither guess a type nor run scripts in them.
 _SAFETY = (
     b"X-Content-Type-Options: nosniff\r\n"
     b"Cross-Origin-Resource-Policy: cross-origin\r\n"
@@ -135,6 +136,7 @@ class Origins:
     def admit(self, request: Request) -> None:
         """Refuse a change by a page that may not make it. Only requests of pages have an `Origin` header."""
         origin = request.headers.get(ORIGIN)
+        # Reads need no check: without the headers of CORS, browsers keep the response from the page.
         if origin is None or request.method in _READING or self._may_change(origin, request):
             return
         raise Forbidden(
@@ -143,6 +145,7 @@ class Origins:
 
     def _may_change(self, origin: bytes, request: Request) -> bool:
         place = origin.partition(b"://")[2]
+        # A page of this server has the host of the request, or that of the public URL, as its origin.
         if origin in self._listed or (place and place in {request.headers.get(b"host"), self._own}):
             return True
         if not self._all:

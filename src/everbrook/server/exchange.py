@@ -159,6 +159,7 @@ class Deferred:
 
     def respond(self, response: Response) -> None:
         """Send a complete response, unless the client is gone."""
+        # The exchange is cleared first, so that a response is sent once, whatever sending it causes.
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.respond(response)
@@ -184,6 +185,7 @@ class OnDelivery(Protocol):
 def may_be_large(headers: dict[bytes, bytes]) -> bool:
     """Tell whether a body may exceed what an unauthenticated client may send, or waits for `100 Continue`."""
     length = headers.get(b"content-length")
+    # A chunked body has no declared length, so it may be large.
     if length is None:
         return b"transfer-encoding" in headers
     return b"expect" in headers or (length.isdigit() and int(length) > JUDGED_BYTES)

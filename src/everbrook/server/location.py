@@ -24,6 +24,7 @@ class StreamRoots:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._main = settings.stream_root.encode()
+        # `/v1/stream/` is checked first, without this list, because most paths begin with it.
         others = {self._main, settings.stream_root_alias.encode()} - {b"", STREAM_ROOT}
         # If two roots match, the longer one applies.
         self._others = tuple(sorted(others, key=len, reverse=True))

@@ -158,6 +158,7 @@ async def serve(
         reporter.tell("failed", str(error))
         raise
     signals = Signals(partial(reload, server.application), partial(rotate_keys, server.application))
+    # Only now are there handlers for the signals that the previous image delayed.
     take_delayed_signals()
     tell(*server.banner)
     heartbeat = Heartbeat(server.application.engine.faults)
@@ -195,12 +196,14 @@ async def _begin(
     open_storage: Callable[[Settings], Storage],
     assemble: Callable[[Settings, Storage], Application],
 ) -> Server:
+    # A server without enough descriptors must end before it opens the store.
     max_connections = allot_descriptors(settings, DEFAULT_TUNING.listener)
     storage = open_storage(settings)
     application = assemble(settings, storage)
     asyncio.get_running_loop().set_exception_handler(partial(_unhandled, application.engine.faults))
     failed = asyncio.Event()
     application.engine.on_failure = lambda _failure: failed.set()
+    # No request may arrive before the changes of the start are durable.
     await application.begin()
     listener = Listener(application, max_connections)
     addresses = await _listen(listener, settings, inherited.listening)

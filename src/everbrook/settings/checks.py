@@ -84,6 +84,7 @@ def parse_origins(text: str) -> tuple[str, ...]:
 
 
 def _refusal(field: Field, value: object, source: str, reason: str = "") -> SettingsError:
+    # The message may end up in a log, so it must not contain a password.
     quote = _CREDENTIALS.sub("://…@", repr(value))
     if len(quote) > _LONGEST_QUOTE:
         quote = quote[:_LONGEST_QUOTE] + "…"

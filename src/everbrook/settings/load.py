@@ -124,6 +124,7 @@ def _read_tables(tables: Mapping[str, object], layer: Layer, source: str) -> lis
 def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
     """Yield the settings of the environment. ``DS_`` names without a section belong to other programs."""
     fields = {field.env: field for field in FIELDS.values()}
+    # Sorted, so that of several errors always the same one is reported.
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or ENV_SEPARATOR not in variable:
             continue
@@ -202,9 +203,11 @@ def load_layers(
     for found in _find_files(folder, profile, config_file):
         _lay(given, values, found.given)
         remarks += [found.remark] if found.remark else []
+    # The order of the calls is the precedence of the layers: a later one wins.
     _lay(given, values, read_environment(environ))
     _lay(given, values, flags)
     settings = _build(values)
+    # Only the result of all layers must be consistent: one layer may set what another one needs.
     for name, problem in find_conflicts(settings):
         raise SettingsError(given[name].source, f"{name} {problem}")
     log_filter, source, layer = _choose_log_filter(settings, given, environ)
@@ -219,6 +222,7 @@ def _find_files(folder: Path, profile: str | None, config_file: Path | None) -> 
     yield find_file(config / "default.toml", Layer.DEFAULT_FILE)
     yield find_project_file(folder, Layer.PROJECT_FILE)
     if profile is not None:
+        # A name with a slash could read a file outside of the folder.
         if not profile or Path(profile).name != profile:
             raise SettingsError("--profile", f"must be NAME of {config}/NAME.toml, got {profile!r}")
         yield Found(read_file(config / f"{profile}.toml", Layer.PROFILE_FILE))

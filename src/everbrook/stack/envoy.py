@@ -125,6 +125,7 @@ def _cluster_socket(edge: Edge, scheme: str, host: str) -> dict[str, Any]:
             "match_typed_subject_alt_names": [name],
         }
     }
+    # SNI must be a name, not an address (RFC 6066 §3).
     return _socket("tls", "tls.v3.UpstreamTlsContext", common_tls_context=common, **({} if numeric else {"sni": host}))
 
 
@@ -138,6 +139,7 @@ def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection
             "include it, or run `everbrook serve`"
         )
     if tls.configured:
+        # Envoy terminates TLS, so the server behind it must not: it inherits this environment.
         environment.update(_PLAIN)
         told |= Told(cert_path=_absolute(tls.cert_path), key_path=_absolute(tls.key_path))
     if auth.issuer:

@@ -39,6 +39,7 @@ class Told(TypedDict, total=False):
     server_ca_path: str
 
 
+# A wildcard address is no destination, so the loopback stands for it.
 _EVERYWHERE = {"0.0.0.0": HOST, "::": "[::1]"}  # noqa: S104 - looked for, not listened on
 
 

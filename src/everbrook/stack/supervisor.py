@@ -125,6 +125,7 @@ class Supervisor:
         except StackError as error:
             self._failed(supervised, str(error))
             return
+        # The id is recorded at once, so that the next start finds the process if this one is killed.
         self._processes.started(supervised.process.pid)
 
     def _look_at_start(self, supervised: Supervised) -> None:

@@ -262,6 +262,7 @@ async def stream_body(request: Request, receive: Receive, upload: Upload) -> Rep
                 await relieved.wait()
         if body.whole:
             require_rights(request)
+    # A cancellation by the ASGI server must release the upload too: it holds a file or memory.
     except BaseException:
         upload.cancel()
         raise

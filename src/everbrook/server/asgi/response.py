@@ -32,6 +32,7 @@ async def settled(application: Application, response: Response, request: Request
     future: asyncio.Future[ProtocolError | None] = asyncio.get_running_loop().create_future()
 
     def settle(failure: Unavailable | None) -> None:
+        # The ASGI server may have cancelled the request while it waited for the disk.
         if not future.cancelled():
             future.set_result(failure)
 

@@ -143,6 +143,7 @@ class FetchedKeys:
             self._asked.set()
         if kid in self._withdrawn:
             return False
+        # Clients choose these ids, so the table is bounded, and drops the oldest.
         missed_at = self._missed.setdefault(kid, now)
         if len(self._missed) > self._tuning.max_missed:
             del self._missed[next(iter(self._missed))]
@@ -187,6 +188,7 @@ class FetchedKeys:
             self._set = known
             self._text = text
             self.generation += 1
+        # The start of the fetch counts: a key that was added after it may be missing in the response.
         self._known_since = began_at
         if self._failures:
             logger.info("the keys at %s can be fetched again", _shown(self._url))

@@ -72,9 +72,11 @@ def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
     found: dict[tuple[str | None, str], Key] = {}
     unusable: list[str] = []
     for document in _keys_of(text):
+        # Anyone who can read the set could sign with a published private key, so none of its keys is trusted.
         if "d" in document:
             _refuse(document, "contains the private key, which only the issuer may have")
         try:
+            # Of two keys with the same id and algorithm the first one counts.
             found = _keys_in(document, algorithms) | found
         except ValueError as error:
             unusable.append(str(error))

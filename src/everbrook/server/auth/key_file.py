@@ -67,6 +67,7 @@ class WatchedFile(Generic[T]):
         self._clock = clock
         self.generation = 0
         try:
+            # The stamp is taken before the text is read, so that a change in between is noticed by the next check.
             self._stamp: Stamp | None = self._look()
             self._value = self._read()
         except (OSError, ValueError) as error:
@@ -121,10 +122,12 @@ class WatchedFile(Generic[T]):
 
     def _look(self) -> Stamp:
         found = self._path.stat()
+        # The inode shows a replacement by a file of the same time and size.
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> T:
         with self._path.open("rb") as file:
+            # The size is limited by reading, because a file may grow after a check of its size.
             text = file.read(self._max_bytes + 1)
         if len(text) > self._max_bytes:
             raise ValueError(f"it has more than {self._max_bytes} bytes")

@@ -94,6 +94,7 @@ class Proxies:
         forwarded = request.headers.get(FORWARDED_FOR)
         if forwarded is None or request.peer.told or not self.trusts(address):
             return address
+        # The number of hops is bounded, because a client can send any number of them.
         for hop in reversed(forwarded.rsplit(b",", MAX_HOPS)[-MAX_HOPS:]):
             found = _parse_address(hop.strip().decode("latin-1"))
             if found is None:

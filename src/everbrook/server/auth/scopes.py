@@ -101,6 +101,7 @@ def parse_prefix(text: str) -> bytes:
     if _BAD_ESCAPE.search(text):
         raise ValueError(f"a percent sign must be followed by two hexadecimal digits, got {text!r}")
     prefix = unquote_to_bytes(text).removesuffix(b"/")
+    # A prefix with such a segment would silently grant nothing: no name of a stream has one.
     if any(not _plain(segment) for segment in prefix.split(b"/")[1:]):
         raise ValueError(f"the path of a scope has no empty or dot segment and no control character, got {text!r}")
     return prefix

@@ -126,8 +126,10 @@ class BearerTokens:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} bytes, got {len(token)}")
         generation = self._keys.generation
         if generation != self._generation:
+            # The key that verified a cached token may be gone from the set.
             self._remembered.clear()
             self._generation = generation
+        # The hash is the key of the cache, so that the cache contains no usable tokens.
         digest = hashlib.sha256(token).digest()
         known = self._remembered.get(digest)
         if known is None:
@@ -161,8 +163,10 @@ class BearerTokens:
         if key is None:
             named = "names no key" if header.kid is None else f"names the key {_shown(header.kid)}"
             _refuse(f"{named}, and the issuer has no such key for {header.alg}")
+        # The limit comes right before the expensive step, so that it counts nothing else.
         self._bad_signatures.require_few(whose)
         try:
+            # The algorithm comes from the key, so that a token can't choose a weaker one.
             _JWS.decode(token, key.jwk, algorithms=[key.algorithm])
         except (jwt.PyJWTError, ValueError, TypeError):
             self._bad_signatures.note(whose)

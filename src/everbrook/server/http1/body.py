@@ -106,6 +106,7 @@ class IncomingBody:
         self._pass_on(1)
         upload, self._upload = self._upload, None
         if self.error is not None:
+            # As for other requests, the refusal may be due to a change that is not durable yet.
             refusal = application.refuse(self.error, request.headers, request)
             refusal.rests_on = application.engine.last_change
             return refusal

@@ -109,6 +109,7 @@ class ConcurrencyLimits:
             return
         if self._proxies.speaks(request):
             return
+        # The new identity is checked before the old one is left, so that a refusal changes no count.
         if not self.identified.has_room(key):
             raise TooManyRequests(
                 f"one identity may have {self.identified.most} connections at a time", wait_secs=WAIT_SECS
@@ -126,6 +127,7 @@ class ConcurrencyLimits:
             return NO_PLACE
         by_address, by_identity, by_bucket = self.readers_by_address, self.readers_by_identity, self.readers_by_bucket
         place = client_of(self._proxies.client_address(request)) or None, identity_of(request), _bucket_of(request)
+        # All limits are checked before any read is counted, so that a refusal changes no count.
         if not by_address.has_room(place[0]):
             raise TooManyRequests(f"one address may have {by_address.most} live reads at a time", wait_secs=WAIT_SECS)
         if not by_identity.has_room(place[1]):

@@ -70,6 +70,7 @@ class Rate:
     def draw(self, key: Hashable, amount: float, now: float) -> None:
         """Draw an amount. A bucket may go into debt, so that a request larger than a full bucket is possible too."""
         buckets = self._full_at
+        # A bucket that became full in the past has no more than a full one.
         full_at = max(buckets.get(key, now), now) + amount / self._per_sec
         buckets[key] = full_at
         buckets.move_to_end(key)
@@ -95,6 +96,7 @@ class RateGate:
             return
         now, sent_bytes = monotonic(), len(request.body) if request.method in BODIES else 0
         requests = None if request.admitted else self._requests
+        # Both rates are checked before either is drawn, so that a refused request costs its client nothing.
         self._require(requests, key, now, "requests")
         if _brings_bytes(request):
             self._require(self._append_bytes, key, now, "bytes")

@@ -78,6 +78,7 @@ class ServerCollector(Collector):
         self._disk = DiskUse(settings.storage, engine.faults)
 
     def collect(self) -> Iterator[Family]:
+        # One inspection for all metrics, so that their numbers belong to the same moment.
         engine = self._engine.inspect()
         yield family("everbrook_info", [((version("everbrook"), self._storage_mode), 1)])
         yield from _of_requests(self._observer.tallies.all())
@@ -233,6 +234,7 @@ class DiskUse:
     def _take(self, summing: asyncio.Future[int | None]) -> None:
         self._summing = None
         self._summed_at = monotonic()
+        # After a failed sum the last known value stays.
         if not summing.cancelled() and summing.exception() is None:
             self.used_bytes = summing.result()
 

@@ -76,6 +76,7 @@ class Observer:
             self._watchers += (audit,)
         if tracer:
             self._watchers += (tracer,)
+        # The path of a response is chosen once: without listeners it costs one call, without metrics none.
         self.answered: Answered | None = None
         if self._watchers:
             self.answered = self._pass_on
@@ -88,6 +89,7 @@ class Observer:
         return bool(self._watchers)
 
     def _pass_on(self, request: Request, response: Response) -> Tally:
+        # The response is counted first, so that a listener that fails can't hide it from the metrics.
         tally = self.tallies.add(request, response)
         secs = self._clock() - request.received if request.received else 0.0
         for watcher in self._watchers:

@@ -88,6 +88,7 @@ class Tallies:
         else:
             tally.later[bisect_left(BOUNDS_SECS, secs)] += 1
             if secs >= LONG_SECS:
+                # The wait for the disk is no work of the loop, so it can't make a turn long.
                 began = request.parked_at or self._clock()
                 if began - received >= LONG_SECS:
                     self.turns.answered(tally.operation, began - received)

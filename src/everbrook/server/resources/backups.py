@@ -141,6 +141,7 @@ class BackupStart(Deferred):
             return
         try:
             self.respond(self._begun(pin, error))
+        # The pin has no lease yet, so only this can release it.
         except (NothingToBackUp, Unavailable) as refusal:
             if pin:
                 pin.release()
@@ -180,6 +181,7 @@ class BackupResource:
             return BackupStart(self.leases, self._engine, common, parse_lease_secs(request.body))
         backup_id, _, part = rest.removeprefix(b"/").partition(b"/")
         lease = self.leases.find(backup_id)
+        # Each request of the client renews the lease, whatever its result.
         lease.renew()
         return self._handle_part(request, common, lease, part)
 

@@ -33,6 +33,7 @@ class BootstrapResource:
         if parse_parameters(request.query, {b"live"}):
             raise InvalidQuery("a bootstrap can't be live: follow the stream itself from its Stream-Next-Offset")
         stream = self._readers.open(route.name, self._engine.clock.now())
+        # The boundary is random, so that no message can contain it.
         boundary = b"everbrook-%b" % secrets.token_hex(16).encode()
         common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         response = Response(200, common + _lines(stream.committed, boundary))
@@ -61,6 +62,7 @@ class Bootstrap(Streamed):
         self._engine = engine
         self._readers = engine.readers
         self._stream = stream
+        # The bootstrap is the state of this moment. Later appends follow in a read from `Stream-Next-Offset`.
         self._head = stream.committed
         self._response = response
         self._boundary = boundary
@@ -71,6 +73,7 @@ class Bootstrap(Streamed):
         self._blob_bytes = snapshot.size if snapshot else 0
         self._piece_bytes = FIRST_PIECE_BYTES
         self._held = True
+        # Retention may cut the stream while a slow client reads, so its bytes must stay until the end.
         engine.reclaimer.hold(stream)
 
     def _open(self, snapshot: Snapshot | None) -> BlobReader | None:
@@ -113,6 +116,7 @@ class Bootstrap(Streamed):
         page = page_from(self._head, self._stream.lineage, self._offset, self._piece_bytes)
         self._offset = page.end
         ends = self._readers.messages(self._stream, page).ends
+        # The costs are per part, not per byte: a piece of tiny messages would make a long turn of the loop.
         self._set_pace(len(ends))
         stored = self._readers.read(self._stream, page)
         return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
@@ -135,6 +139,7 @@ class Bootstrap(Streamed):
         if self._blob:
             self._blob.close()
             self._blob = None
+        # The end of the body and the loss of the connection may both cancel.
         if self._held:
             self._held = False
             self._engine.reclaimer.release(self._stream)

@@ -110,6 +110,7 @@ class BucketResource:
         """GET of all buckets."""
         window = parse_window(request.query)
         prefix, after = BUCKET_RECORDS + window.prefix, BUCKET_RECORDS + window.after
+        # One more than listed, to know whether there is a next page.
         found = self._found(request, prefix, after, window.limit + 1)
         listed = found[: window.limit]
         more = len(found) > window.limit
@@ -123,6 +124,7 @@ class BucketResource:
         readable = request.rights.readable(request) if request.rights else (BUCKETS,)
         if any(below(each, BUCKETS) for each in readable):
             return self._engine.listing.living(prefix, after, limit)
+        # The grants name few buckets, so each is looked up: a scan would examine all of them.
         ids = {each[len(BUCKET_ROOT) :] for each in readable if each.startswith(BUCKET_ROOT)}
         records = sorted(BUCKET_RECORDS + each for each in ids if b"/" not in each)
         wanted = (record for record in records if record.startswith(prefix) and record > after)

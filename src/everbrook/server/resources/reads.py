@@ -104,6 +104,7 @@ class Reads:
         if worth_compressing:
             lines += b"Vary: Accept-Encoding\r\n"
         if_none_match = request.headers.get(b"if-none-match")
+        # The tag follows from the offsets, so the bytes of an unchanged page are not read.
         if if_none_match is not None and matches(if_none_match, etag):
             return Response(304, lines)
         accepted = request.headers.get(b"accept-encoding", b"") if worth_compressing else b""
@@ -217,6 +218,7 @@ class LongPage(Streamed):
         if self.exchange is None:
             return
         compressed = compressing.result()
+        # The head says whether the body is compressed, so this is decided with the first piece.
         if not self._began and len(compressed) >= len(piece):
             self._coder, compressed = None, piece
         self._write(compressed)

@@ -127,11 +127,13 @@ class Publication(Deferred):
         if failure:
             raise failure
         digest = self._upload.digest
+        # The digest is checked before the change, because a published snapshot may replace the messages before it.
         if self._digest not in {None, digest}:
             sent, stored = format_digest(self._digest or b"").decode(), format_digest(digest).decode()
             raise DigestMismatch(f"Content-Digest says {sent}, but the body that arrived has {stored}")
         if self._incarnation is not None:
             self._engine.require_incarnation(self._command.name, self._incarnation)
+        # The upload may have taken long, so the decision uses the present time.
         command = replace(self._command, now=self._engine.clock.now())
         head = self._engine.publish(self._upload, command).head
         return Response(
@@ -293,6 +295,7 @@ class SnapshotResource:
         """GET …/snapshot/{offset} (002 §2.5)."""
         offset, now = _parse_named(route.argument), self._engine.clock.now()
         to_head = request.method == b"HEAD"
+        # A HEAD is no use of the stream, so it must not renew its TTL.
         stream = self._engine.readers.find(route.name, now) if to_head else self._engine.readers.open(route.name, now)
         snapshot = find_snapshot(stream.committed, offset)
         common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)

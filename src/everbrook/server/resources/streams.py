@@ -85,6 +85,7 @@ class StreamResource:
                 split = yield from split_in_pieces(body)
                 split.patience = MAX_PLACES
                 size += split.lengths.itemsize * len(split.lengths)
+            # Another large change may have taken the room since the wait ended, so the check is repeated.
             while wait := self._large_changes.wait(name, size):
                 yield wait
             with self._large_changes.deciding(name):

@@ -141,6 +141,8 @@ class SubscriptionResource:
         """PUT (§6.2)."""
         config = parse_config(request.body, route.root)
         if config.webhook_url is not None:
+            # This check gives the client an early error. Each delivery checks again, because a name may lead elsewhere
+            # by then.
             check_url(config.webhook_url, allow_loopback_http=self._allow_loopback_http)
         base_url = self._workers.base_url(request, route.root)
         return self._in_slices(common, route, self._creating(common, route, base_url, config))
@@ -155,6 +157,7 @@ class SubscriptionResource:
                 # The backfill may have taken several turns, and the bucket may have been deleted meanwhile.
                 self._engine.buckets.find(route.bucket_id)
             subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config, backfill)
+        # If the client leaves, the generator is closed here. Without this, the backfill would follow changes for ever.
         finally:
             if backfill:
                 backfill.close()
@@ -241,6 +244,7 @@ class SubscriptionResource:
     def _claiming(self, common: bytes, route: Route, worker: str) -> Steps:
         subscription_id = _id(route)
         yield from self._loading(route.root, self._subscriptions.claimable(route.root, subscription_id))
+        # Each attempt checks as many streams as a wake may name; the next slice checks others.
         while (subscription := self._subscriptions.claim(route.root, subscription_id, worker)) is None:
             yield None
         yield _json(200, common, self._workers.claimed(subscription), self._engine.last_change)
@@ -256,6 +260,7 @@ class SubscriptionResource:
     def _report(self, request: Request, common: bytes, route: Route, *, pull: bool) -> Response:
         report = self._fenced(request, route, pull=pull)
         next_wake = self._subscriptions.report(route.root, _id(route), report)
+        # The worker may forget its work when it gets this response, so its acks must be durable first.
         return _json(200, common, {"ok": True, "next_wake": next_wake}, self._engine.last_change)
 
     def release(self, request: Request, common: bytes, route: Route) -> Response:

@@ -215,6 +215,7 @@ class Tokens:
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} characters, got {len(token)}")
         try:
+            # The algorithm is fixed, so a token that names another one, or `none`, is refused.
             payload = jwt.decode_complete(token, self._secret, [ALGORITHM], options=_SIGNATURE_ONLY)["payload"]
             claims = msgspec.convert(payload, _Claims)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError):
