@@ -65,7 +65,6 @@ class Connection:
         return connect, self._place
 
     def stream(self, name: str, content_type: str | None = None) -> Stream[Any]:
-        """Return a handle of a stream."""
         return Stream(self.transport, self.root, name, Codec[Any](), content_type)
 
     def changes(self, token: str | None, prefix: str) -> Changes:
@@ -84,7 +83,6 @@ class Connection:
         return msgspec.json.decode(response.content, type=StreamPage)
 
     def head(self, name: str) -> Head:
-        """Describe a stream."""
         return self.stream(name).head()
 
     def producer(self, name: str, producer_id: str) -> ProducerHead:
@@ -187,7 +185,6 @@ _open: dict[tuple[int, ServerOptions], _Opened] = {}
 
 
 def disconnect() -> None:
-    """Close all connections of this process."""
     for pid, options in list(_open):
         opened = _open.pop((pid, options))
         if pid == os.getpid():

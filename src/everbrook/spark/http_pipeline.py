@@ -107,7 +107,6 @@ class PipelinedConnection:
         self._host = host
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def get(self, targets: Iterator[str], headers: Credentials) -> Iterator[Response]:

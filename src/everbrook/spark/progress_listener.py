@@ -33,7 +33,6 @@ class ProgressListener(StreamingQueryListener):
         self._stream.create()
 
     def onQueryStarted(self, event: Any) -> None:
-        """Publish that a query has started."""
         value = {"name": event.name, "status": "started", "started_at": event.timestamp}
         self._stream.set(_TYPE, str(event.id), value)
 
@@ -47,7 +46,6 @@ class ProgressListener(StreamingQueryListener):
         """Do nothing: the last progress is still true."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Publish that a query has ended."""
         self._lags.pop(str(event.id), None)
         if event.exception is None:
             self._stream.remove(_TYPE, str(event.id))

@@ -2,7 +2,7 @@
 
 Spark puts the folder of a session's files on the path of every Python that it starts. An archive named `everbrook`
 becomes the folder `everbrook` there, and so the package itself. Its dependencies are in a folder within, at the end of
-the path: packages that a worker has win. Compiled packages fit only workers with the same platform and Python as here.
+the path: packages of the worker take precedence. Compiled packages fit only workers with the same platform and Python.
 Spark, pyarrow, numpy and pandas are too large to be sent, and every worker has them.
 """
 

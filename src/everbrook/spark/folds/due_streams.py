@@ -88,7 +88,6 @@ class FoldsDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -131,7 +130,6 @@ class DueReader(PlanReader, DataSourceReader):
     """Finds the streams that are due now."""
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks."""
         streams = look_again(self._options).streams
         missing = [name for name in self._options.selection.names if name not in streams]
         if missing:

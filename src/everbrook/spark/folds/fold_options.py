@@ -30,10 +30,10 @@ MIN_RATIO_BYTES = 64 * 1024
 
 
 class Policy(Struct, frozen=True):
-    """When a stream is folded: whenever something is new, unless there is a rule. Of two rules one is enough."""
+    """When a stream is folded: whenever there are new messages, unless it has a rule. One of two rules is enough."""
 
     when_log_is: float | None = None
-    """So many times the size of its snapshot."""
+    """The ratio of the log to the snapshot at which the stream is due."""
     every_ms: int | None = None
     min_log_bytes: int | None = None
 

@@ -103,7 +103,6 @@ def _targets(connection: Connection, plan: Plan) -> Iterator[str]:
 
 
 def snapshot_url(connection: Connection, stream: str, offset: str) -> str:
-    """Return the URL of a snapshot."""
     return part_of(connection.root.stream(stream) + connection.root.parts, "snapshot", offset)
 
 

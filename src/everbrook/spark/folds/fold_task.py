@@ -183,7 +183,6 @@ class Steps:
         return read_log(connection, plan, opening)
 
     def publish(self, connection: Connection, ready: Sequence[Ready]) -> Iterator[Report]:
-        """Publish snapshots."""
         return publish_all(connection, ready)
 
 

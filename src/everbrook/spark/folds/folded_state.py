@@ -136,7 +136,6 @@ class FoldedState(State):
 
     @property
     def count(self) -> int:
-        """The number of entities."""
         return sum(len(entities) for entities in self._entities.values())
 
 

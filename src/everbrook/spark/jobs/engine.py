@@ -65,7 +65,6 @@ class Engine:
 
 
 def launch(keys: PipelineKeys) -> Engine:
-    """Start Spark."""
     settings = settings_of(keys)
     ensure_python(keys.master)
     ensure_java()
@@ -103,7 +102,6 @@ def settings_of(keys: PipelineKeys) -> Mapping[str, str]:
         "spark.log.level": "ERROR",
         # By default `stop` waits for a query without a limit.
         "spark.sql.streaming.stopTimeout": "10s",
-        # Each job has a pool: a large batch of one does not delay the small ones of others.
         "spark.scheduler.mode": "FAIR",
         **keys.spark,
     }

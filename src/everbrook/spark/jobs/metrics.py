@@ -69,7 +69,6 @@ class _OfBoard(Collector):
         self._board = board
 
     def collect(self) -> Iterable[Metric]:
-        """Read the board."""
         states = self._board.states()
         for name, words in _COUNTS.items():
             yield _filled(CounterMetricFamily(f"everbrook_job_{name}", words, labels=["job"]), states, name)

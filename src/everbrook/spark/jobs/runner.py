@@ -36,7 +36,7 @@ _LOOK_SECS = 0.1
 
 @contextmanager
 def locked(checkpoints: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if it is not there. Raise `PipelineBusy` if another process has it."""
+    """Hold the lock of a folder, which is created if it is missing. Raise `PipelineBusy` if another process has it."""
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = take_lock(checkpoints / LOCK)

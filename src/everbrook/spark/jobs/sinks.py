@@ -92,7 +92,7 @@ class TableSink(Struct, frozen=True):
     create_table: bool = False
 
     def check(self, job: Job) -> None:
-        """Refuse options that contradict each other, and paths that lead nowhere."""
+        """Refuse options that contradict each other, and invalid paths."""
         from everbrook.spark.postgres.table_sink import parse_options
 
         if isinstance(job.source, TableSource) and job.sql is None:
@@ -205,7 +205,6 @@ class LakeSink(Struct, frozen=True):
         return []
 
     def folder(self, job: Job) -> Path:
-        """Return where the table is."""
         return job.path_of(self.lake)
 
     def retention_hours(self) -> int:

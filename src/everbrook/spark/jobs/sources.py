@@ -234,7 +234,6 @@ class TableSource(Struct, frozen=True):
         return SlotLag(self._url(job), self.slot_of(job)).find
 
     def slot_of(self, job: Job) -> str:
-        """Return the name of the slot."""
         return self.slot or f"everbrook_{re.sub(r'[^a-z0-9_]', '_', job.name.lower())}"[:_LONGEST_NAME]
 
     def _url(self, job: Job) -> str:

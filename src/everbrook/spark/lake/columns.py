@@ -59,17 +59,14 @@ def own_fields() -> list[pa.Field]:
 
 
 def partition_fields() -> list[pa.Field]:
-    """Return the columns that tables are partitioned by."""
     return [pa.field(GROUP, pa.string()), pa.field(DATE, pa.date32())]
 
 
 def file_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return the schema of the files of a table."""
     return pa.schema([*own_fields(), *(column.arrow() for column in columns)])
 
 
 def table_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return all columns of a table."""
     return pa.schema([*partition_fields(), *file_schema(columns)])
 
 

@@ -134,7 +134,6 @@ class DeltaLake:
         return columns_of(self._table())
 
     def has(self, batch: int) -> bool:
-        """Return whether a batch is in the table."""
         return self._done(self._table()) >= batch
 
     def commit(self, written: BatchFiles) -> None:

@@ -74,7 +74,7 @@ def grouping(group: Group) -> Callable[[str], str]:
 
 
 def escaped(group: str) -> str:
-    """Escape a group for the name of a folder. Only ASCII is escaped: Spark decodes each escaped byte by itself."""
+    """Escape a group for the name of a folder. Only ASCII is escaped: Spark would decode others byte by byte."""
     return _ASCII.sub(lambda found: quote(found[0], safe=""), group)
 
 
@@ -159,7 +159,6 @@ class FileWriter:
                 max(self._waiting.values(), key=lambda each: each.waiting_bytes).flush()
 
     def close(self) -> None:
-        """Finish all files."""
         with explained(self._folder):
             for partition in list(self._waiting):
                 self._finish(partition)

@@ -233,11 +233,9 @@ class LakeDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "everbrook_lake"
 
     def schema(self) -> StructType:
-        """Return the columns."""
         options = parse_replay(self.options)
         table = Contents(options)
         value = BinaryType() if pa.types.is_binary(table.type) else StringType()
@@ -245,7 +243,6 @@ class LakeDataSource(DataSource, metaclass=Arriving):
         return StructType([StructField(name, type_) for name, type_ in fields.items()])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make the reader of micro-batches."""
         return ReplayReader(parse_replay(self.options))
 
 
@@ -297,7 +294,6 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Bucket(numbers[first : first + size], of, end[PIN]) for first in range(0, len(numbers), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of some streams."""
         if not isinstance(partition, Bucket):
             return
         table = Contents(self._options, partition.pin)

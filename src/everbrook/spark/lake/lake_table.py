@@ -54,7 +54,6 @@ class BatchFiles(Struct, frozen=True):
 
 
 def is_table(folder: Path) -> bool:
-    """Return whether a folder is a Delta table."""
     return (folder / "_delta_log").is_dir()
 
 

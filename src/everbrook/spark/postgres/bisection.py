@@ -1,7 +1,7 @@
 """Bisection: writes many rows at once, and if the database refuses them, fewer, until the refused rows are found.
 
 Each attempt is a savepoint, so that a refusal undoes only itself. Rows stay in their order. An error that is not about
-a row is raised to whoever began the transaction. If an error may be about a row or the table, the statement is tried
+a row ends the transaction. If an error may be about a row or the table, the statement is tried
 without rows: if that fails too, no row is at fault.
 """
 
@@ -13,7 +13,7 @@ from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.errors import is_of_a_row, line_of, may_be_of_a_row, reason_of
 
 Refused = dict[int, str]
-"""Why rows were not taken, by their places."""
+"""The reasons of refused rows, by their places."""
 Attempt = Callable[[int, int], None]
 _CLOSER = 1000
 """After a refusal so many rows are tried at a time, because each further refusal sends all of them again."""

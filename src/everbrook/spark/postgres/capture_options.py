@@ -134,7 +134,6 @@ def parse_tables(text: str) -> tuple[str, ...]:
 
 
 def parse_slot(text: str) -> str:
-    """Read the name of a slot."""
     if not _SLOT.fullmatch(text):
         raise ValueError("must be at most 63 of a-z, 0-9 and _")
     return text

@@ -53,17 +53,14 @@ def parse_position(given: dict[str, Any]) -> CapturePosition | None:
 
 
 def format_position(position: CapturePosition) -> dict[str, Any]:
-    """Write a position for a checkpoint."""
     written: dict[str, Any] = to_builtins(position)
     return dict(written, lsn=format_lsn(position.lsn)) if position.lsn else written
 
 
 def parse_lsn(text: str) -> int:
-    """Read an LSN as Postgres writes it."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
 def format_lsn(lsn: int) -> str:
-    """Write an LSN as Postgres does."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

@@ -156,7 +156,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         return end if end.order > start else None
 
     def _may_advance(self, start: tuple[int, int], reached: tuple[int, int]) -> bool:
-        """Decide whether a batch without rows is worth it."""
+        """Return whether a batch without rows should advance the slot."""
         waited = time.monotonic() - self._advanced_at > self._tuning.advance_secs
         return reached > start and (waited or reached[0] - start[0] > self._tuning.advance_bytes)
 
@@ -229,7 +229,6 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
             self._receiving(position).confirm(position)
 
     def stop(self) -> None:
-        """End the connection."""
         if self.receiver is not None:
             self.receiver.close()
 
@@ -239,13 +238,10 @@ class PostgresDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "everbrook_postgres"
 
     def schema(self) -> StructType:
-        """Return the columns."""
         return SCHEMAS[parse_capture(self.options).envelope]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make the reader of micro-batches."""
         return CaptureReader(parse_capture(self.options))

@@ -54,7 +54,6 @@ class InvalidArray(ValueError):
 
 
 def render_text(text: bytes) -> bytes:
-    """Write a JSON string."""
     return b'"%b"' % text if _SPECIAL(text) is None else _encode(text.decode())
 
 
@@ -236,7 +235,6 @@ class RowWriter:
         return b"{%b}" % b",".join(written)
 
     def set(self, key: bytes, value: bytes, headers: bytes) -> bytes:
-        """Write a message that sets a row."""
         return b'%b%b,"value":%b%b' % (self._prefix, key, value, headers)
 
     def set_over(self, key: bytes, value: bytes, old: bytes, headers: bytes) -> bytes:

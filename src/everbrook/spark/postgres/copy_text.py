@@ -100,12 +100,10 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Read JSON."""
     return _decoder.decode(data)
 
 
 def encode_json(value: Any) -> bytes:
-    """Write JSON."""
     return _encoder.encode(value)
 
 

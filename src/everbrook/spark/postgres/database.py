@@ -1,7 +1,7 @@
 """Connections to a database: their settings and timeouts, and how a transaction is retried.
 
-Locks and statements have a timeout, because a query that hangs reports nothing. Settings in the URL win. Only transient
-errors are retried, on a new connection.
+Locks and statements have a timeout, because a query that hangs reports nothing. Settings in the URL override these.
+Only transient errors are retried, on a new connection.
 """
 
 import os
@@ -113,7 +113,6 @@ class Database:
             return work(cursor)
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error):

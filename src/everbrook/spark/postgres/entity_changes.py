@@ -35,7 +35,7 @@ from everbrook.spark.postgres.database import Cursor
 from everbrook.spark.postgres.table import TargetTable, names
 
 Entity = tuple[str, str, str]
-"""Stream, type and key. Where a table does not tell streams or types apart, theirs are empty."""
+"""Stream, type and key. In a table that does not distinguish streams or types, these parts are empty."""
 
 KEYS_TABLE, NUMBER = Identifier("everbrook_keys"), Identifier("everbrook_number")
 _CREATE = SQL("CREATE TEMP TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS SELECT 0 AS {}, {} FROM {} WITH NO DATA")

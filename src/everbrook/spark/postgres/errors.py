@@ -6,7 +6,7 @@
      +-- PostgresAway               Postgres can't be reached, or the slot is in use: trying again may help
 
     PostgresFault                   rows can't be written
-     +-- DatabaseUnreachable        the database does not answer, does not exist, or went away
+     +-- DatabaseUnreachable        the database does not respond, does not exist, or went away
      +-- AccessRefused              a password is wrong, or a right is missing
      +-- TableChanged               the table or a column is gone, or of another type
      +-- ResourcesExhausted         the disk is full, or memory or connections are used up
@@ -92,7 +92,6 @@ _KINDS: tuple[tuple[tuple[str, ...], type[PostgresFault], str], ...] = (
 
 
 def is_of_a_row(error: psycopg.Error) -> bool:
-    """Return whether a row is at fault."""
     return (error.sqlstate or "").startswith(_OF_A_ROW)
 
 

@@ -37,7 +37,6 @@ class Extraction:
         self._layers = [_Layer(group) for group in _apart(sorted(set(wanted)))] or [_Layer([])]
 
     def read(self, payloads: Sequence[bytes]) -> Extracted:
-        """Find the fields in messages."""
         invalid: dict[int, str] = {}
         fields: dict[Names, pa.Array] = {}
         for layer in self._layers:

@@ -131,7 +131,6 @@ class Mapping(Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Their names."""
         return tuple(place.column for place in self.places)
 
     def column_at(self, path: Path) -> str | None:
@@ -177,7 +176,6 @@ class Mapper:
         self._extraction = Extraction(fields) if fields or of_json else None
 
     def read(self, batch: pa.RecordBatch) -> Mapped:
-        """Make the columns of a batch."""
         misfits: dict[int, str] = {}
         payloads = batch.column(VALUE)
         extracted = Extracted({}, {})

@@ -4,7 +4,7 @@ If the role lacks a right, the error has the command that another role can run.
 
 Postgres logs whole old rows (REPLICA IDENTITY FULL) where the capture needs them: where a row may change its stream, or
 its key is no primary key. Where a large value could be left out, they are wanted but not required. Partitions that are
-made later are set later. Where Postgres would then refuse the updates of applications, the table is left as it is.
+created later are set then. Where Postgres would then refuse the updates of applications, the table is left as it is.
 """
 
 from contextlib import suppress

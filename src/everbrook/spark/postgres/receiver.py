@@ -53,7 +53,6 @@ class Buffer:
         self._error: BaseException | None = None
 
     def put(self, events: list[Event]) -> None:
-        """Add received events."""
         with self._changed:
             for event in events:
                 if event.rows:
@@ -135,7 +134,6 @@ class Buffer:
         return CapturePosition(VERSION, lsn=order[0], row=order[1], shapes=shapes)
 
     def rows(self, start: Order, end: Order) -> Iterator[Row]:
-        """Return the messages of a batch."""
         with self._changed:
             events = self._events[self._after(start) : self._after(end)]
         return (row for event in events for row in event.rows)
@@ -199,7 +197,6 @@ class Receiver:
         self._wake_thread()
 
     def close(self) -> None:
-        """Stop receiving."""
         self._closed = True
         self._wake_thread()
         self._thread.join(timeout=5.0)

@@ -83,7 +83,6 @@ class Streams:
         return names.index(column)
 
     def of_row(self, values: Tuple, place: int, order: Order) -> str:
-        """Return the stream of a row."""
         value = values[place]
         if value is UNCHANGED:
             raise CaptureRefused("the column of streamColumn was not sent: its table needs REPLICA IDENTITY FULL")

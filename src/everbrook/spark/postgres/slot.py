@@ -77,7 +77,6 @@ def conninfo(url: str, **settings: str) -> str:
 
 
 def connect(url: str, *, autocommit: bool = True) -> "psycopg.Connection[Any]":
-    """Open an ordinary connection."""
     try:
         return psycopg.connect(conninfo(url), autocommit=autocommit)
     except psycopg.OperationalError as error:
@@ -242,7 +241,6 @@ def check_slot(connection: Connection, slot: str, done_lsn: int) -> None:
 
 
 def slot_exists(connection: Connection, slot: str) -> bool:
-    """Return whether a slot of this name exists."""
     return connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone() is not None
 
 

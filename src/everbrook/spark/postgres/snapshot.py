@@ -73,7 +73,6 @@ class Manifest(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """The length of all files."""
         return sum(part.size_bytes for part in self.parts)
 
     def types(self) -> Types:
@@ -152,7 +151,7 @@ class Spool:
     def end_of(self, start: int, max_rows: int, max_bytes: int) -> int:
         """Find the end of a batch of at most so many rows or bytes, and of at least one row.
 
-        A batch of resets has no rows, because the tasks of a batch write in any order.
+        A batch of resets has no rows: its tasks write in any order, and a reset must precede the rows of its stream.
         """
         at, rows = start, 0
         for each in self.slices(start, self._resets_bytes if start < self._resets_bytes else self.size_bytes):

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 _LOCK_TIMEOUT = "1s"
 Connection = psycopg.Connection[Any]
 _AFTER_ALL = 1 << 64, 0
-"""A position behind those of all changes."""
+"""A position after those of all changes."""
 
 
 def begin(options: CaptureOptions, tuning: CaptureTuning) -> Manifest:

@@ -72,7 +72,6 @@ class Table(Struct, frozen=True):
 
     @property
     def identifier(self) -> sql.Composable:
-        """The name in SQL."""
         return sql.Identifier(self.schema, self.name)
 
     def shape(self, key_columns: tuple[str, ...]) -> Shape:
@@ -92,7 +91,6 @@ class Leaf(Struct, frozen=True):
 
     @property
     def identifier(self) -> sql.Composable:
-        """The name in SQL."""
         return sql.Identifier(self.schema, self.name)
 
 

@@ -81,12 +81,10 @@ class TargetTable(Struct, frozen=True):
         return next((key for key in self.keys if set(key.columns) == wanted), None)
 
     def key_named(self, name: str | None) -> Key | None:
-        """Find a unique index by its name."""
         return next((key for key in self.keys if key.name == name), None)
 
     @property
     def primary(self) -> Key | None:
-        """The primary key."""
         return next((key for key in self.keys if key.primary), None)
 
 
@@ -106,13 +104,11 @@ def names(columns: Iterable[str], prefix: str | None = None) -> Composed:
 
 
 def exists(cursor: Cursor, name: str) -> bool:
-    """Return whether a table of this name exists."""
     found = cursor.execute("SELECT to_regclass(%s)", [identifier_of(name).as_string(None)]).fetchone()
     return found is not None and found[0] is not None
 
 
 def look_up(cursor: Cursor, name: str) -> TargetTable:
-    """Look up a table in the catalog."""
     quoted = identifier_of(name).as_string(None)
     if not exists(cursor, name):
         raise TableChanged(

@@ -36,13 +36,11 @@ class MicroBatchWriter(ABC):
         self._written_bytes: int | None = None
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
-        """Start the query."""
         query = writer.foreachBatch(self.write).start()
         self._started.set_result(query)
         return query
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a batch."""
         # Spark may run the first batch before `start` has returned the query, whose id identifies the batch.
         query = self._started.result()
         with self._writing:

@@ -48,7 +48,6 @@ class Known(Struct, frozen=True):
     """Whether the server stores positions of producers."""
 
     def post_of(self, messages: Sequence[bytes]) -> Post:
-        """Make an append of messages."""
         return Post(join(kind_of(self.content_type), messages), {"Content-Type": self.content_type})
 
 
@@ -107,7 +106,6 @@ class Appender:
         _each(partial(self._append, producer, close), parted)
 
     def close(self, stream: str) -> None:
-        """Close a stream."""
         self._connection.stream(stream).close()
 
     def _key(self, producer: Producer, stream: str) -> tuple[str, str]:
@@ -205,7 +203,6 @@ class Appender:
         )
 
     def _divide(self, kind: Kind, messages: Sequence[bytes]) -> list[list[bytes]]:
-        """Divide messages into appends."""
         if kind is not Kind.JSON:
             return [[message] for message in messages]
         return list(_parted(messages, self._options.max_append_bytes - _BRACKETS))

@@ -57,7 +57,6 @@ class Progress(Struct, frozen=True):
         return " ".join(f"{name}:{count}" for name, count in self.entries)
 
     def of(self, name: str) -> int:
-        """Return the number of appends of a batch write."""
         return dict(self.entries).get(name, 0)
 
     def reached(self, name: str, count: int) -> "Progress":
@@ -67,7 +66,6 @@ class Progress(Struct, frozen=True):
 
 
 def parse_progress(position: str | None) -> Progress:
-    """Read a stored position."""
     pairs = (entry.partition(":") for entry in (position or "").split())
     return Progress(tuple((name, int(count)) for name, _, count in pairs))
 

@@ -1,7 +1,7 @@
 """The catalogue of a query: which streams it reads, and where each of them ends. It is kept on the driver.
 
-A server that lists its streams is asked for all of them once, and after that for those that changed: the cost of a look
-depends on what happened, not on the number of streams. From other servers only streams known by name are read, with a
+A server that lists its streams returns all of them once, and after that those that changed: the cost of a look depends
+on the changes, not on the number of streams. From other servers only streams known by name are read, with a
 request for each.
 """
 

@@ -1,7 +1,7 @@
 """Fetches exactly the messages of some ranges, as Arrow batches, in the task that reads them.
 
-A server that can bound a read is asked for [start, end). On any other server a fork is made at `end`, read to its tail
-and deleted: it has the same messages, whatever is appended meanwhile.
+A task requests [start, end) from a server with bounded reads. On any other server it makes a fork at `end`, reads the
+fork to its tail and deletes it: it has the same messages, whatever is appended meanwhile.
 """
 
 import logging

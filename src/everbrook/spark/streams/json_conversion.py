@@ -21,7 +21,7 @@ _INTEGER_BITS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 
 
 class Misfit(ValueError):
-    """A message is not what the schema says."""
+    """A message does not fit the schema."""
 
 
 def decode_object(payload: bytes) -> dict[str, Any]:

@@ -46,7 +46,6 @@ class Lookup(Struct, frozen=True):
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters of the request."""
         return {"offset": self.offset, self.unit: str(self.count)}
 
 

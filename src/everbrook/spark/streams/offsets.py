@@ -68,7 +68,6 @@ def format_position(position: Position) -> str:
 
 
 def parse_position(text: str) -> Position:
-    """Read a position of a checkpoint."""
     final = text.endswith("$")
     found = _IN_INCARNATION.fullmatch(text.removesuffix("$"))
     offset, created, incarnation, expires = found.groups() if found else (text.removesuffix("$"), None, None, None)

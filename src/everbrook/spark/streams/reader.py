@@ -63,7 +63,6 @@ class RangePartition(InputPartition):
 
     @property
     def task(self) -> ReadTask:
-        """The ranges."""
         return cast("ReadTask", self.value)
 
 
@@ -125,7 +124,6 @@ class BatchReader(RangeReader, DataSourceReader):
         return {name: value for name, value in self.__dict__.items() if name != "_catalogue"}
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks."""
         options, catalogue = self._options, self._catalogue
         self._require_exact(catalogue)
         catalogue.refresh()
@@ -282,7 +280,6 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return ranges
 
     def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """Divide a batch among tasks."""
         ranges = self._ranges(start, end)
         if self._small(ranges):
             return [RangePartition(task_of(ranges, self._known))]

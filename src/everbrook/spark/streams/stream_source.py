@@ -30,7 +30,6 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "everbrook"
 
     @cached_property
@@ -60,19 +59,15 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
         return "binary" if binary else "string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a batch."""
         require_batch(self._source)
         return BatchReader(self._source, schema, self._catalogue)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make the reader of micro-batches."""
         require_streaming(self._source)
         return stream_reader(self._source, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's way
-        """Make the writer of a batch."""
         return BatchWriter(parse_sink(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
-        """Make the writer of micro-batches."""
         return StreamWriter(parse_sink(self.options), schema, overwrite=overwrite)
