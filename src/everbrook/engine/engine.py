@@ -177,7 +177,7 @@ class Engine:
         return self._committer.failure
 
     def verify_ownership(self) -> str | None:
-        """Verify that this process still owns the store. If not, take no more writes, and give the reason."""
+        """Verify that this process still owns the store. If not, take no more writes. Returns the reason."""
         self._ownership.verify()
         return self._ownership.lost
 

@@ -1,6 +1,5 @@
 """Fair scheduling of long work: one slice in a turn of the event loop, from one bucket after the other (round robin).
 
-
 If every task ran a slice in every turn, a turn would last as long as all slices together, and a tenant could delay the
 others with requests over many connections. The base surface counts as one bucket, the server's own work as another.
 

@@ -15,6 +15,7 @@ MAX_CONTENT_TYPE_BYTES = 256
 _MEDIA_TYPE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
+# Clients choose the keys, but a refusal is not cached, so no key is longer than the bound.
 @lru_cache(maxsize=1024)
 def parse_media_type(content_type: bytes) -> bytes:
     """Return the lower-case `type/subtype` of a Content-Type header."""

@@ -126,6 +126,7 @@ class State(Mapping[str, Entities]):
     def _keep(self, type_: str, key: str, value: Json) -> None:
         kept = self._decode(type_, value)
         self._entities.setdefault(type_, {})[key] = kept
+        # A value that `decode` returns unchanged is not stored twice.
         if kept is value:
             self._written.pop((type_, key), None)
         else:
@@ -148,6 +149,7 @@ class State(Mapping[str, Entities]):
         entities = self._entities.get(change.type, {})
         if change.key not in entities:
             return more if isinstance(more, _APPENDABLE) else [more]
+        # The JSON value is extended, and not what `decode` made of it.
         current = self._written.get((change.type, change.key), entities[change.key])
         if isinstance(current, list):
             return current + (more if isinstance(more, list) else [more])

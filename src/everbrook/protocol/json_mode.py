@@ -205,11 +205,13 @@ def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
         except InvalidJson as error:
             if end < 0:
                 return Split(error=InvalidJson(f"{error.detail}, in the value that begins at byte {start}"))
+            # The comma was inside a message, or the batch is invalid: a longer piece shows which.
             size *= 2
         else:
             parts.append(SEPARATOR.join(messages) + SEPARATOR)
             sizes = [len(message) + len(SEPARATOR) for message in messages]
             if lengths.itemsize == 1 and max(sizes) > MAX_SHORT:
+                # The first message that is too long for one byte: from here on all lengths take four.
                 lengths = array("I", lengths)
             lengths.extend(sizes)
             if end < 0:

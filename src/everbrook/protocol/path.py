@@ -31,6 +31,7 @@ _SNAPSHOT = re.compile(rb"(%b.+)/(snapshot/[0-9]{%d})" % (STREAM_ROOT, OFFSET_DI
 _BUCKET_ID = re.compile(rb"[a-z0-9_-]{4,64}")
 
 
+# Clients choose the keys, but a refusal is not cached, so the names of the results are short.
 @lru_cache(maxsize=16384)
 def parse_stream_path(path: bytes) -> bytes:
     """Parse the raw URL path of a stream into the stream's name."""

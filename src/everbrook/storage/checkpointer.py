@@ -264,6 +264,7 @@ class Checkpointer:
         Tells whether the base has every change now. If not, the next opening replays the journal.
         """
         self._closing = True
+        # This waits for the checkpoint under way and for removals.
         self._executor.shutdown()
         self._end(retry=False)
         if self._view.checkpointing is not None or applied != self._journal.last:

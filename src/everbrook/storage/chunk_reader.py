@@ -52,6 +52,7 @@ class ChunkReader:
                     raise Damaged(incarnation, start, _CHUNKS_PLACE, "a chunk is missing")
                 parts.append(part)
                 start += len(part)
+                # Chunks must be contiguous: a gap is damage.
                 there = start < end and cursor.next() and holds(cursor, incarnation) and start_of(cursor) == start
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

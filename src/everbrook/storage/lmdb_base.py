@@ -71,6 +71,7 @@ def open_environment(folder: Path) -> lmdb.Environment:
     """
     path = folder / DATA
     size = path.stat().st_size if path.exists() else 0
+    # Reads are at random places: read-ahead would only push other pages out of the page cache.
     return lmdb.open(str(folder), map_size=max(MAP_BYTES, 2 * size), max_dbs=16, readahead=False)
 
 

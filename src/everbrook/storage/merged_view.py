@@ -53,6 +53,7 @@ class MergedView:
                 self.last_incarnation = max(self.last_incarnation, edit.head.identity.incarnation)
                 self.counts.change(edit.head.identity.name, 1)
             if edit.cut and edit.head.kept.snapshot:
+                # Blobs and incarnations share one series of numbers.
                 self.last_incarnation = max(self.last_incarnation, edit.head.kept.snapshot.blob)
         else:
             self.recent.drop(edit)
@@ -248,6 +249,7 @@ class MergedView:
     def floor(self, incarnation: int) -> int:
         """Return the offset before which neither a stream nor a fork of it needs its bytes; 0 if it is unknown."""
         head = self.readable_head(incarnation)
+        # Nothing of a damaged stream is discarded, because a repair may need it.
         if head is None or not head.kept.earliest or incarnation in self.marks:
             return 0
         return self._needed_from(head) or 0

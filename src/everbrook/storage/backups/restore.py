@@ -47,6 +47,7 @@ def restore(
         store.mkdir(mode=0o700)
         with closing(open_file_system(store)) as file_system:
             files = _copy(backup, store, progress)
+            # Before `set_epoch`, which opens the base: LMDB does not verify its file.
             report = check_copy(store)
             set_epoch(store, epoch)
             file_system.sync(files, [*folders_of(store, backup.manifest.folders), draft])

@@ -131,6 +131,7 @@ class StoreCopy:
             self._require_wanted()
             rest = asked[len(pieces) :]
             given = self._source.pieces(rest)
+            # `given_up` ends this wait too, so that an interrupted copy does not sleep on.
             self._given_up.wait(self._rate.wait_secs(sum(each.size for each in rest[: len(given)])))
             pieces += given
         return pieces

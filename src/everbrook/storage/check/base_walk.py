@@ -241,6 +241,7 @@ class TreeWalk:
 def _main(base: str, parent: str | None = None) -> int:
     """Walk the base in a folder, beside a process or alone."""
     if parent:
+        # The walk must not take processor time from the server.
         os.nice(19)
     size = (Path(base) / DATA).stat().st_size
     # With LMDB's lock file, the writer keeps the pages of this process's transaction.

@@ -276,6 +276,7 @@ class Rebuild:
     def _write_state(self, base: LmdbBase) -> None:
         with self._checkpoint(base) as checkpoint:
             checkpoint.set_applied(self._last, self._new_incarnation())
+            # No file of the journal is needed any more: its changes are in the new base.
             checkpoint.set_needed(Needed(self._last_use + 1, self._last_use))
             checkpoint.set_opened(Opened(sync=True, boot=""), self._manifest)
             checkpoint.commit()

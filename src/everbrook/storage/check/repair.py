@@ -134,6 +134,7 @@ class Repair:
 
     def _manifest_copy(self) -> Manifest | None:
         """Return the manifest's copy in the base, which has a checksum; None if it can't be read."""
+        # LMDB must not open a damaged tree in this process, which a damaged page may end.
         if walk_base(self._folder):
             return None
         with open_environment(self._folder / BASE) as env:

@@ -281,6 +281,7 @@ def known_damage(folder: Path, *, boot: str | None = None) -> KnownDamage:
             return KnownDamage("a repair was interrupted")
         if not (folder / BASE / DATA).is_file():
             return KnownDamage()
+        # Before LMDB opens the file in this process, which a damaged page may end.
         problem = walk_base(folder)
         if problem:
             return KnownDamage(f"{BASE}/{DATA} can't be read: {problem}")
