@@ -144,7 +144,7 @@ def ran(*arguments: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def eventually(look: Any, timeout_secs: float = 120.0) -> Any:  # noqa: ANN401 - whatever is looked for
+def eventually(look: Any, timeout_secs: float = UP_TIMEOUT_SECS) -> Any:  # noqa: ANN401 - whatever is looked for
     """Look until there is something to see, and give it."""
     deadline = time.monotonic() + timeout_secs
     while not (seen := look()):

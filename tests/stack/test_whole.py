@@ -58,5 +58,5 @@ def test_a_pipeline_that_is_killed_or_loses_its_jvm_goes_on_where_it_was(stack: 
     stack.wait("restarting", "pipeline")
     stack.wait("ready", "pipeline")
     insert(stack, expected[2])
-    eventually(lambda: expected[2] in titles(stack), 60)
+    eventually(lambda: expected[2] in titles(stack))
     assert [title for title in titles(stack) if title in expected] == expected

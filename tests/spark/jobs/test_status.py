@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from everbrook.cli.commands.pipeline_run import announce, showing
+from everbrook.spark.jobs.engine import JobListener
 from everbrook.spark.jobs.metrics import Metrics
 from everbrook.spark.jobs.model import PipelineBusy
 from everbrook.spark.jobs.runner import locked
@@ -52,6 +53,15 @@ def test_what_is_counted_adds_up() -> None:
     board.add("copy", rows=2, batches=1)
     board.add("copy", rows=3, batches=1)
     assert board.states() == [JobState("copy", "a → b", since=board["copy"].since, rows=5, batches=2)]
+
+
+def test_the_rows_of_a_batch_are_counted_when_the_batch_is_told() -> None:
+    board = Board([("copy", "a → b")])
+    seen: list[tuple[int | None, int]] = []
+    board.observe(lambda _before, after: seen.append((after.batch, after.rows)))
+    progress = SimpleNamespace(name="copy", numInputRows=2, batchId=7, durationMs={}, observedMetrics=None)
+    JobListener(board, None).onQueryProgress(SimpleNamespace(progress=progress))
+    assert [rows for batch, rows in seen if batch == 7] == [2]
 
 
 def test_metrics_are_read_off_the_board() -> None:

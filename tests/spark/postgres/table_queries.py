@@ -58,8 +58,11 @@ def failure_of(query: StreamingQuery) -> str:
     raise AssertionError(f"the query {'ended well' if ended else 'goes on'}")
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true: Callable[[], bool], query: StreamingQuery | None = None) -> None:
+    """Wait until something is true. If the query that makes it true fails, its error is raised."""
     deadline = time.monotonic() + TIMEOUT_SECS
     while not true():
+        if query is not None and (error := query.exception()) is not None:
+            raise error
         assert time.monotonic() < deadline, "it does not happen"
         time.sleep(0.05)

@@ -95,7 +95,8 @@ def test_a_large_row_is_a_batch_of_its_own(items: Sql, capture: Capture) -> None
     capture.options |= {"maxBytesPerTrigger": "1000"}
     capture.rows(2)
     items.execute("INSERT INTO items SELECT g, repeat('x', 5000), 1 FROM generate_series(3, 6) g")
-    assert [len(capture.batch()) for _ in range(4)] == [1, 1, 1, 1]
+    for _ in range(4):
+        capture.rows(1)
 
 
 def test_the_slot_is_confirmed_by_what_is_committed_alone(items: Sql, capture: Capture) -> None:

@@ -123,7 +123,7 @@ def test_a_running_query_says_what_is_wrong_and_loses_nothing(client: Client, or
     fault = FAULTS[kind]
     append(client, f"{orders.prefix}a", {"n": 1, "item": "tea"})
     query = orders.start(**ORDERS)
-    until(lambda: sql("SELECT n FROM orders") == [1])
+    until(lambda: sql("SELECT n FROM orders") == [1], query)
     for statement in fault.broken:
         sql(statement)
     append(client, f"{orders.prefix}a", {"n": 2, "item": "cup"}, {"n": 3, "item": "pot"})
@@ -159,7 +159,7 @@ def test_a_database_that_is_gone_is_told_and_its_return_is_enough(
         cluster.start().wait_ready()
         append(client, f"{job.prefix}a", {"n": 1})
         query = job.start()
-        until(lambda: _count(job.url) == 1)
+        until(lambda: _count(job.url) == 1, query)
         cluster.stop()
         append(client, f"{job.prefix}a", {"n": 2})
         assert _matches("DatabaseUnreachable: .*start the query again when it is there", failure_of(query))

@@ -174,7 +174,7 @@ def test_dead_letters_that_were_appended_before_a_crash_are_not_appended_again(
 def test_the_connection_is_closed_when_the_query_ends(client: Client, job: Job, sql: Sql) -> None:
     append(client, f"{job.prefix}a", event("k"))
     query = job.start()
-    until(lambda: bool(sql("SELECT count(*) FROM session_events")[0]))
+    until(lambda: bool(sql("SELECT count(*) FROM session_events")[0]), query)
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'everbrook' AND datname = current_database()"
     assert sql(ours) == [1]
     query.stop()
@@ -184,7 +184,7 @@ def test_the_connection_is_closed_when_the_query_ends(client: Client, job: Job, 
 def test_a_lost_connection_and_a_deadlock_are_tried_again(client: Client, job: Job, sql: Sql) -> None:
     append(client, f"{job.prefix}a", event("k"))
     query = job.start(retry_secs=10.0)
-    until(lambda: bool(sql("SELECT count(*) FROM session_events")[0]))
+    until(lambda: bool(sql("SELECT count(*) FROM session_events")[0]), query)
     sql("CREATE SEQUENCE tries")
     sql(
         "CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('tries') < 3 THEN "
@@ -193,7 +193,7 @@ def test_a_lost_connection_and_a_deadlock_are_tried_again(client: Client, job: J
     sql("CREATE TRIGGER meet BEFORE INSERT ON session_events FOR EACH ROW EXECUTE FUNCTION meet()")
     sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'everbrook'")
     append(client, f"{job.prefix}a", event("l"))
-    until(lambda: sql("SELECT event_key FROM session_events ORDER BY id") == ["k", "l"])
+    until(lambda: sql("SELECT event_key FROM session_events ORDER BY id") == ["k", "l"], query)
     assert query.isActive
     query.stop()
 

@@ -125,8 +125,9 @@ class JobListener(StreamingQueryListener):
         if not progress.numInputRows:
             return
         batch_ms = int(progress.durationMs.get("triggerExecution", 0))
-        self._board.change(progress.name, batch=progress.batchId, batch_ms=batch_ms, batch_at=now())
         self._board.add(progress.name, batches=1, rows=progress.numInputRows, **counts_of(progress))
+        # Last: a job ends when its last batch is here, and its rows have to be counted by then.
+        self._board.change(progress.name, batch=progress.batchId, batch_ms=batch_ms, batch_at=now())
         if self._metrics is not None:
             self._metrics.observe_batch(progress.name, batch_ms)
 

