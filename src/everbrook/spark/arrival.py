@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 PACKAGES = "_packages"
-"""The folder of the dependencies in a package that was sent: see `shipping`."""
+"""The folder of the dependencies in a package that was sent: see `package_archive`."""
 
 _HOME = Path(__file__).parents[1]
 _SESSION = _HOME.parent.name if _HOME.joinpath(PACKAGES).is_dir() else ""

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from everbrook.spark import shipping
+from everbrook.spark import package_archive
 from everbrook.spark.folds.due_streams import FoldsDataSource
 from everbrook.spark.launchers import ensure_java, ensure_python
 from everbrook.spark.streams.stream_source import EverbrookDataSource
@@ -65,7 +65,7 @@ def register(spark: SparkSession, *, ship: bool = False) -> SparkSession:
     With `ship` it is sent there instead.
     """
     if ship:
-        shipping.ship(spark)
+        package_archive.ship(spark)
     _register(spark, EverbrookDataSource)
     _register(spark, FoldsDataSource)
     if find_spec("psycopg") is not None:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from everbrook.spark.options import InvalidOption
-from everbrook.spark.shipping import is_remote
+from everbrook.spark.package_archive import is_remote
 from everbrook.spark.sinks.query_plan import size_of_batch
 
 OnDeadLetters = Callable[[int], None]

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from everbrook.spark.options import InvalidOption
-from everbrook.spark.shipping import is_remote
+from everbrook.spark.package_archive import is_remote
 
 T = TypeVar("T")
 _PIECES, _ORDER, _STREAMS = "everbrook-append-bytes", "everbrook-order", "everbrook-streams"

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from everbrook.protocol.errors import NotFound
 from everbrook.spark.connection import connect
 from everbrook.spark.options import InvalidOption, SinkOptions, StreamTuning, format_options, parse_sink
-from everbrook.spark.shipping import is_remote
+from everbrook.spark.package_archive import is_remote
 from everbrook.spark.sinks.batch_writer import MicroBatchWriter
 from everbrook.spark.sinks.checkpoint import Checkpoint, write_with
 from everbrook.spark.sinks.query_plan import keeps_size

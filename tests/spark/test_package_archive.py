@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from everbrook.spark import EverbrookDataSource
 from everbrook.spark.arrival import as_function
 from everbrook.spark.options import ServerOptions, SinkOptions
-from everbrook.spark.shipping import write_archive
+from everbrook.spark.package_archive import write_archive
 from everbrook.spark.streams.appender import Producer
 from everbrook.spark.streams.messages import layout_of
 from everbrook.spark.streams.rows import RAW
