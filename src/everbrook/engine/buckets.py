@@ -11,7 +11,7 @@ from everbrook.engine.listing import Listing
 from everbrook.engine.quotas import Quota, Quotas, StoredQuota
 from everbrook.engine.records import QUOTA_RECORDS
 from everbrook.engine.streams import Streams
-from everbrook.engine.usage import Held
+from everbrook.engine.usage import Amount
 from everbrook.protocol.commands import Append, Create, Delete, DeleteBucket, Expire, Outcome
 from everbrook.protocol.content_type import JSON
 from everbrook.protocol.errors import BucketNotFound, StreamDamaged, quoted
@@ -97,7 +97,7 @@ class Buckets:
             self._execute(Delete(name, self._clock.now()))
             self._quotas.set(bucket_id, None)
 
-    def usage(self, bucket_id: bytes) -> tuple[Held, tuple[int, int]] | None:
+    def usage(self, bucket_id: bytes) -> tuple[Amount, tuple[int, int]] | None:
         """Return the usage of a bucket, and its bounds in bytes and streams; None if it has no bound."""
         self.find(bucket_id)
         bounds = self._quotas.bounds(bucket_id)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from everbrook.engine.limits import UNLIMITED, Limits
 from everbrook.engine.records import QUOTA_RECORDS, is_own
 from everbrook.engine.streams import Streams
-from everbrook.engine.usage import EVERYTHING, Differences, Held, Usage
+from everbrook.engine.usage import EVERYTHING, Amount, Differences, Usage
 from everbrook.protocol.commands import Command, Create
 from everbrook.protocol.errors import BucketFull, StoreFull, TooManyProducers, TooManySubscriptions, quoted
 from everbrook.protocol.path import bucket_of
@@ -79,7 +79,7 @@ class Quotas:
         max_bytes = limits.max_bucket_bytes if own.max_bytes is None else own.max_bytes
         return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
 
-    def held(self, bucket_id: bytes) -> Held:
+    def held(self, bucket_id: bytes) -> Amount:
         """Return what a bucket holds."""
         return self._usage.of(bucket_id)
 
@@ -109,7 +109,7 @@ class Quotas:
     def check_snapshot(self, differences: Differences, size: int) -> None:
         """Refuse a snapshot of `size` bytes. `differences` are those of its publication without these bytes."""
         for scope, others in differences.items():
-            more = Held(0, others.size + size)
+            more = Amount(0, others.size + size)
             if scope != EVERYTHING:
                 self._check_bucket(scope, more, self.bounds(scope))
             elif more.size > 0:
@@ -127,7 +127,7 @@ class Quotas:
         if most < UNLIMITED and self._usage.of(EVERYTHING).size + more_bytes > most:
             raise StoreFull(f"all streams together hold at most {most} bytes")
 
-    def _check_bucket(self, bucket_id: bytes, more: Held, bounds: tuple[int, int]) -> None:
+    def _check_bucket(self, bucket_id: bytes, more: Amount, bounds: tuple[int, int]) -> None:
         max_bytes, max_streams = bounds
         if min(bounds) >= UNLIMITED:
             return
@@ -146,7 +146,7 @@ class Quotas:
         if bucket_id is not None and size > (most := self.bounds(bucket_id)[0]):
             raise BucketFull(f"the producers of the bucket {quoted(bucket_id)} take at most {most} bytes of memory")
 
-    def check_subscriptions(self, root: bytes, held: Held, more: Held) -> None:
+    def check_subscriptions(self, root: bytes, held: Amount, more: Amount) -> None:
         """Refuse subscriptions below a stream root that exceed the bounds of their number or bytes.
 
         The bounds of a bucket's subscriptions are those of its streams.

@@ -117,7 +117,7 @@ class Forks:
 EVERYTHING = b""
 
 
-class Held(Struct):
+class Amount(Struct):
     """A number of streams, and a number of bytes."""
 
     streams: int = 0
@@ -140,12 +140,12 @@ def size_of(head: Head, needs: Needs | None = None) -> int:
     return max(0, head.tail - max(identity.first_own_offset, earliest)) + snapshot_bytes
 
 
-Differences = dict[bytes, Held]
+Differences = dict[bytes, Amount]
 
 
 def _tally(found: Differences, name: bytes, streams: int, size: int) -> None:
     for scope in {EVERYTHING, bucket_of(name) or EVERYTHING}:
-        found.setdefault(scope, Held()).add(streams, size)
+        found.setdefault(scope, Amount()).add(streams, size)
 
 
 class Usage:
@@ -158,15 +158,15 @@ class Usage:
         self._held: Differences = {}
         self._forks = Forks()
 
-    def of(self, scope: bytes) -> Held:
+    def of(self, scope: bytes) -> Amount:
         """Return the usage of a bucket, or of the whole store."""
         held = self._held.get(scope)
         if held is None:
             held = self._held[scope] = self._measure(scope)
         return held
 
-    def _measure(self, scope: bytes) -> Held:
-        held, prefix = Held(), bucket_prefix(scope) if scope else EVERYTHING
+    def _measure(self, scope: bytes) -> Amount:
+        held, prefix = Amount(), bucket_prefix(scope) if scope else EVERYTHING
         forks = []
         for head in self._heads(prefix):
             held.add(1, size_of(head))

@@ -4,7 +4,7 @@ from everbrook.engine import Engine, EngineTuning, Stream
 from everbrook.engine.blobs import Upload
 from everbrook.engine.limits import Limits
 from everbrook.engine.tuning import DEFAULT_TUNING
-from everbrook.engine.usage import Held
+from everbrook.engine.usage import Amount
 from everbrook.protocol import (
     Append,
     Appended,
@@ -60,7 +60,7 @@ def is_populated(engine: Engine, prefix: bytes) -> bool:
     return engine._streams.populated(prefix)
 
 
-def held(engine: Engine, scope: bytes) -> Held:
+def held(engine: Engine, scope: bytes) -> Amount:
     """Give what a bucket holds, or the whole store, as quotas count it."""
     return engine.quotas.held(scope)
 

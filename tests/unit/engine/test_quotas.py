@@ -4,7 +4,7 @@ import pytest
 
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import NO_QUOTA, Quota
-from everbrook.engine.usage import EVERYTHING, Held
+from everbrook.engine.usage import EVERYTHING, Amount
 from everbrook.protocol import Closed, PublishSnapshot, Retention
 from everbrook.protocol.errors import BucketFull, StoreFull
 from tests.kit.fakes import DelayedStorage
@@ -134,7 +134,7 @@ def test_a_source_goes_whole_with_its_last_fork() -> None:
     rig.delete(ONE)
     assert held(rig.engine, ACME).size == 8
     rig.delete(TWO)
-    assert held(rig.engine, ACME) == Held(0, 0)
+    assert held(rig.engine, ACME) == Amount(0, 0)
 
 
 def test_snapshots_count(rig: Rig) -> None:

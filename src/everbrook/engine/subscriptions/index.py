@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.records import SUBSCRIPTION_RECORDS
-from everbrook.engine.usage import Held
+from everbrook.engine.usage import Amount
 from everbrook.protocol.errors import StreamDamaged, SubscriptionNotFound, quoted
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.protocol.subscriptions.config import Config
@@ -175,10 +175,10 @@ class LinkIndex:
         """How many stream roots have subscriptions."""
         return len(self._roots)
 
-    def held(self, root: bytes) -> Held:
+    def held(self, root: bytes) -> Amount:
         """Return the number and the bytes of the subscriptions of a stream root."""
         found = self._roots.get(root)
-        return Held(found.subscriptions, found.size) if found else Held()
+        return Amount(found.subscriptions, found.size) if found else Amount()
 
     def of(self, name: bytes) -> tuple[Active, ...]:
         """Return the subscriptions that a stream wakes. The stream must exist, because its name is cached."""

@@ -18,7 +18,7 @@ from everbrook.engine.records import SUBSCRIPTION_RECORDS
 from everbrook.engine.subscriptions.backfill import Backfill
 from everbrook.engine.subscriptions.index import Active, SubscriptionIndex, Trouble, record_name, size_of
 from everbrook.engine.subscriptions.wakes import Deliverer, Delivery, WakeScheduler
-from everbrook.engine.usage import Held
+from everbrook.engine.usage import Amount
 from everbrook.protocol.commands import Delete, Untouched
 from everbrook.protocol.errors import NoPendingWork, ProtocolError
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT, bucket_of, bucket_record
@@ -208,7 +208,7 @@ class Subscriptions:
             yield
 
     def _require_room(self, root: bytes, more: int, more_bytes: int) -> None:
-        self._engine.quotas.check_subscriptions(root, self._index.links.held(root), Held(more, more_bytes))
+        self._engine.quotas.check_subscriptions(root, self._index.links.held(root), Amount(more, more_bytes))
 
     def unsubscribe(self, root: bytes, subscription_id: str) -> None:
         """Delete a subscription, even if its record is damaged."""

@@ -82,7 +82,7 @@ class Refusal(Struct, frozen=True):
     text: str
 
 
-class Position(Struct, frozen=True):
+class ReadProgress(Struct, frozen=True):
     """The place that is being read, and the number of bytes that have been read so far."""
 
     place: str
@@ -158,14 +158,14 @@ class Findings:
     def at(self, file: Path, part: str = "") -> None:
         """Report the place that is read next. If the process dies there, the damage is at this place."""
         self._place = " ".join(filter(None, (str(file.relative_to(self._folder)), part)))
-        self._write(Position(self._place, self._read_bytes))
+        self._write(ReadProgress(self._place, self._read_bytes))
 
     def advance(self, read_bytes: int) -> None:
         """Count bytes that were read, and report them at intervals."""
         self._read_bytes += read_bytes
         if self._read_bytes - self._told_bytes >= TELL_EVERY_BYTES:
             self._told_bytes = self._read_bytes
-            self._write(Position(self._place, self._read_bytes))
+            self._write(ReadProgress(self._place, self._read_bytes))
 
     def damage(self, problem: str, place: str = "", streams: tuple[int, ...] = ()) -> None:
         """Report damage, at the present place unless another one is given."""
@@ -220,7 +220,7 @@ def read_store(folder: Path, progress: Progress, inspect: Inspect, boot: str) ->
     outgoing.close()
     with closing(incoming):
         while (message := _receive(incoming)) is not None:
-            if isinstance(message, Position):
+            if isinstance(message, ReadProgress):
                 place = message.place
                 progress(message.read_bytes, total)
             else:

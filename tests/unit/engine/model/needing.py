@@ -6,7 +6,7 @@ What the engine counts must be what is needed, and never less than what can be r
 from collections.abc import Iterator, Sequence
 
 from everbrook.engine import Engine
-from everbrook.engine.usage import EVERYTHING, Held
+from everbrook.engine.usage import EVERYTHING, Amount
 from everbrook.protocol import Head, Identity, bucket_prefix
 from everbrook.storage import floor_of
 from tests.unit.engine.rig import held, newest_heads
@@ -16,7 +16,7 @@ def check_usage(engine: Engine, scope: bytes) -> None:
     """Check what an engine counts for a bucket, or for the whole store, against what its streams and forks need."""
     heads = newest_heads(engine, b"" if scope == EVERYTHING else bucket_prefix(scope))
     counted = held(engine, scope)
-    assert counted == Held(len(heads), needed_bytes(heads))
+    assert counted == Amount(len(heads), needed_bytes(heads))
     assert counted.size >= readable_bytes(heads)
 
 

@@ -1,7 +1,7 @@
 """Which subscriptions a stream wakes: clients choose the names, and the cache of names is bounded."""
 
 from everbrook.engine.subscriptions.index import Active, LinkIndex
-from everbrook.engine.usage import Held
+from everbrook.engine.usage import Amount
 from everbrook.protocol.subscriptions import Config, Subscription
 
 ROOT = "/ds/agents/"
@@ -40,5 +40,5 @@ def test_a_root_without_subscriptions_leaves_nothing_behind() -> None:
     assert links.find(b"/ds/agents/x") == (other,)
     assert links.with_wake_stream(b"/ds/agents/told") == (other,)
     links.remove(other)
-    assert (links.roots, links.held(b"/ds/agents/")) == (0, Held())
+    assert (links.roots, links.held(b"/ds/agents/")) == (0, Amount())
     assert links.find(b"/ds/agents/x") == ()

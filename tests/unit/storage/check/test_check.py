@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from everbrook.storage import FILE_FAST, StoreError, check_store
 from everbrook.storage.base_rows import INCARNATION, PLACE
 from everbrook.storage.check import WalkedOpening, find_stores, walk_base
-from everbrook.storage.check.report import Position
+from everbrook.storage.check.report import ReadProgress
 from everbrook.storage.codec import pack_change, pack_head, pack_identity
 from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.record import Framer, Record, Unreadable, seed_of
@@ -301,7 +301,7 @@ def test_a_reader_that_dies_of_the_damage_is_damage_where_it_was(store: Path) ->
 
 
 def die(_folder: Path, _boot: str, outgoing: Connection) -> None:
-    outgoing.send(Position("here", 1))
+    outgoing.send(ReadProgress("here", 1))
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
