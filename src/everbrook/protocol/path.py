@@ -111,10 +111,8 @@ def parse_bucket_id(segment: bytes) -> bytes:
 
 
 def bucket_of(name: bytes) -> bytes | None:
-    """Return the id of the bucket of a stream; None on the base surface."""
-    if not name.startswith(BUCKET_ROOT):
-        return None
-    return name[len(BUCKET_ROOT) : name.index(b"/", len(BUCKET_ROOT))]
+    """Return the id of the bucket that a name or any other path is in; None on the base surface."""
+    return name[len(BUCKET_ROOT) :].partition(b"/")[0] if name.startswith(BUCKET_ROOT) else None
 
 
 def bucket_record(bucket_id: bytes) -> bytes:

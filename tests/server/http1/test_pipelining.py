@@ -1,5 +1,8 @@
 """Pipelining: requests without waiting, answers in the same order."""
 
+import pytest
+
+from everbrook.server.tuning import ConnectionTuning
 from tests.kit.server_thread import RunningServer, eventually
 from tests.kit.servers import Connect
 from tests.kit.wire import Wire, render
@@ -74,3 +77,10 @@ def test_nothing_is_read_while_too_much_waits(server: RunningServer, wire: Wire,
     wire.ask("GET", f"{path}?offset=now&live=long-poll").send(render("GET", "/healthz") * 1000)
     (connection,) = server.find(lambda state: state.queued)
     assert eventually(lambda: not connection.inspect().reading)
+
+
+@pytest.mark.parametrize("target", ["/ds", "/ds/", "/ds/none"])
+def test_requests_for_buckets_wait_for_other_turns_too(wire: Wire, target: str) -> None:
+    many = 3 * ConnectionTuning().handled_at_once
+    wire.send(render("GET", target) * many)
+    assert len({wire.read().status for _ in range(many)}) == 1

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from everbrook.server.limits.overload import HARD
+from everbrook.server.limits.overload import HARD, MOST_AT_ONCE
 from everbrook.server.tuning import DEFAULT_TUNING
 from tests.kit.server_thread import GatedStorage, RunningServer, eventually
 from tests.kit.servers import Connect, Start
@@ -106,6 +106,61 @@ def test_a_refusal_comes_after_the_answers_to_requests_that_wait_for_another_tur
     wire.send(render("GET", "/healthz") * before + render("POST", path, b"a", content_type="text/plain"))
     assert [wire.read().status for _ in range(before + 1)] == [200] * before + [503]
     assert wire.ended()
+
+
+def test_a_long_poll_that_begins_during_a_hold_is_answered_before_the_refusal(wire: Wire, path: str) -> None:
+    before = DEFAULT_TUNING.listener.connection.handled_at_once * 2
+    long_poll = render("GET", f"{path}?offset=now&live=long-poll")
+    wire.send(render("GET", "/healthz") * before + long_poll + render("POST", path, b"a", content_type="text/plain"))
+    assert [wire.read().status for _ in range(before + 2)] == [200] * before + [204, 503]
+    assert wire.ended()
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_a_flood_of_another_bucket_refuses_nobody_who_pipelines_a_little(
+    start: Start, connect: Connect, connections: int
+) -> None:
+    """Buckets take turns, so a bucket waits for its own backlog and for as much of that of each other one."""
+    server = start()
+    wires = [connect(server) for _ in range(connections)]
+    for bucket in ("busy", "calm"):
+        wires[0].request("PUT", f"/ds/{bucket}")
+    strain(server, strain=0)
+    path = "/ds/calm/s"
+    wires[0].create(path)
+
+    def flood() -> None:
+        overload = server.listener.overload
+        overload.backlog.connections = 10
+        overload.backlog.add(b"busy", 10_000_000)
+        overload.calm = False
+
+    server.call(flood)
+    many = 3 * MOST_AT_ONCE
+    for wire in wires:
+        wire.send(render("POST", path, b"a", content_type="text/plain") * many)
+    for wire in wires:
+        assert [wire.read().status for _ in range(many)] == [204] * many
+    server.call(lambda: server.listener.overload.backlog.add(b"busy", -10_000_000))
+
+
+def test_whoever_floods_is_refused_for_the_backlog_of_the_own_bucket(start: Start, connect: Connect) -> None:
+    server = start()
+    wire = connect(server)
+    wire.request("PUT", "/ds/busy")
+    wire.create("/ds/busy/s")
+
+    def flood() -> None:
+        overload = server.listener.overload
+        overload.backlog.connections = 10
+        overload.backlog.add(b"busy", 10_000_000)
+        overload.calm = False
+
+    server.call(flood)
+    append = render("POST", "/ds/busy/s", b"a", content_type="text/plain")
+    wire.send(append * (MOST_AT_ONCE + 1))
+    assert [wire.read().status for _ in range(MOST_AT_ONCE + 1)] == [204] * MOST_AT_ONCE + [503]
+    server.call(lambda: server.listener.overload.backlog.add(b"busy", -10_000_000))
 
 
 def test_nothing_that_follows_a_refusal_is_handled_or_answered(start: Start, connect: Connect, path: str) -> None:

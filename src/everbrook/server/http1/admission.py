@@ -90,6 +90,8 @@ class AdmissionControl:
         self._returning = True
         if self.flooding and self._connection.state is not ENDED:
             self.flooding = False
+            # A live read that began meanwhile may wait for hours: it ends first, in the order of the requests.
+            self._connection.responder.shut_down()
             # Retry-After is 0: the hold was as long as the wait that other clients get.
             self._connection.refuse(Overloaded(MESSAGE, wait_secs=0))
         self._connection.throttle()

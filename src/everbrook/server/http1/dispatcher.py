@@ -7,6 +7,7 @@ requests before it are handled, and its request is handled when the body is comp
 from collections import deque
 from typing import TYPE_CHECKING
 
+from everbrook.protocol.path import bucket_of
 from everbrook.server.exchange import Response
 from everbrook.server.http1.body import Http1Request, StreamedRequest
 from everbrook.server.http1.state import ENDED, REFUSED
@@ -34,6 +35,7 @@ class Dispatcher:
         "_admission",
         "_application",
         "_backlog",
+        "_bucket_id",
         "_connection",
         "_engine",
         "_handled_at_once",
@@ -63,6 +65,7 @@ class Dispatcher:
         self._max_outstanding = listener.connection_tuning.max_outstanding
         self._max_queued_bytes = listener.connection_tuning.max_queued_bytes
         self._yielding = False
+        self._bucket_id: bytes | None = None
         self.postponed = 0
         self.queued: deque[Http1Request] = deque()
         self.queued_bytes = 0
@@ -140,9 +143,6 @@ class Dispatcher:
             at_once -= 1
             request = self.queued.popleft()
             self.queued_bytes -= held_bytes(request)
-            if self.postponed:
-                self._count_postponed(-1)
-                self._backlog.resumed += 1
             self._handle(request)
         if self.arriving is not None:
             self._begin_in_turn(self.arriving)
@@ -162,9 +162,11 @@ class Dispatcher:
         if not self._yielding:
             self._yielding = True
             self._backlog.connections += 1
-            self._count_postponed(len(self.queued) - self.postponed)
-            # Turns are shared out by bucket. The slash ends the bucket's id where the path ends with it.
-            name, engine, failed = self.queued[0].path + b"/", self._engine, self._connection.transport.abort
+            name = self.queued[0].path
+            self._count_postponed(-self.postponed)
+            self._bucket_id = bucket_of(name)
+            self._count_postponed(len(self.queued))
+            engine, failed = self._engine, self._connection.transport.abort
             # Wait until most of the earlier changes are durable. Otherwise everything that is pipelined would be one
             # group of changes, and the changes of other connections would wait for its sync.
             engine.when_durable(
@@ -173,11 +175,13 @@ class Dispatcher:
 
     def _count_postponed(self, count: int) -> None:
         self.postponed += count
-        self._backlog.requests += count
+        self._backlog.add(self._bucket_id, count)
 
     def _resume(self) -> None:
         if self._stop_yielding():
+            queued = len(self.queued)
             self.dispatch()
+            self._backlog.resumed += queued - len(self.queued)
             if not self._yielding:
                 # The rest of the queue waits for the response before it and not for a turn, so it is no load.
                 self._count_postponed(-self.postponed)

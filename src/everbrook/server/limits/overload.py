@@ -11,13 +11,14 @@ waited as long. While no requests arrive there is no beat, so that an idle serve
 processor or the disk, everything is late without an overload. So a delay counts only if many requests or changes wait.
 """
 
+from collections import Counter
 from math import ceil, inf
 from time import monotonic, thread_time
 
 from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
-from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT, bucket_of
 from everbrook.server.exchange import Request
 from everbrook.server.methods import SUBSCRIPTIONS, follows
 from everbrook.server.tuning import OverloadTuning
@@ -80,22 +81,37 @@ class Backlog:
     since the last measurement. The dispatchers of the connections keep these counts.
     """
 
-    __slots__ = ("_per_sec", "connections", "requests", "resumed")
+    __slots__ = ("_by_bucket", "_per_sec", "connections", "requests", "resumed")
 
     def __init__(self) -> None:
         self.requests = self.connections = self.resumed = 0
+        self._by_bucket = Counter[bytes | None]()
         self._per_sec = ASSUMED_PER_SEC
+
+    def add(self, bucket_id: bytes | None, count: int) -> None:
+        """Count more requests of a bucket, or fewer. The base surface counts as one bucket."""
+        self.requests += count
+        self._by_bucket[bucket_id] += count
+        if not self._by_bucket[bucket_id]:
+            del self._by_bucket[bucket_id]
+
+    def wait_secs_of(self, bucket_id: bytes | None) -> float:
+        """Return the time until the requests of a bucket are handled: the buckets that wait take turns."""
+        return self._secs(min(self.requests, self._by_bucket[bucket_id] * len(self._by_bucket)))
 
     @property
     def wait_secs(self) -> float:
-        """The time that the requests will take.
+        """The time that all requests will take.
 
         Turns of the loop are short however much is pipelined, because each handles a few requests of one connection. So
         the delay of the loop does not show this wait. It is measured in processor time of the loop, not in elapsed
         time: on a busy machine a lone client would otherwise look like an overload. The backlog of a single connection
         does not count, because it delays no other client.
         """
-        return self.requests / self._per_sec if self.connections > 1 else 0.0
+        return self._secs(self.requests)
+
+    def _secs(self, requests: int) -> float:
+        return requests / self._per_sec if self.connections > 1 else 0.0
 
     def measure(self, worked_secs: float) -> None:
         """Measure how many requests are handled in a second of the loop's processor time."""
@@ -236,6 +252,10 @@ class Overload:
         """Return the wait in the backlog, divided by its bound."""
         return self.backlog.wait_secs / self._wait_secs
 
+    def backlog_strain_of(self, bucket_id: bytes | None) -> float:
+        """Return the wait of a bucket's requests in the backlog, divided by its bound."""
+        return self.backlog.wait_secs_of(bucket_id) / self._wait_secs
+
     def _commit_strain(self) -> float:
         """Return the larger of the expected and the present delay of changes, divided by its bound."""
         pending = self._pending
@@ -275,22 +295,30 @@ class Admission:
     client does not wait for responses, and gets one response for all of them.
     """
 
-    __slots__ = ("_changes", "_overload", "_refuses", "_room", "_spare", "_strain", "flooding", "refused")
+    __slots__ = (
+        "_changes",
+        "_outstanding",
+        "_overload",
+        "_refuses",
+        "_room",
+        "_spare",
+        "_strain",
+        "flooding",
+        "refused",
+    )
 
     def __init__(self, overload: Overload, outstanding: int, *, returning: bool) -> None:
         """A `returning` connection was held, and is admitted now: it is the turn of others to be refused.
 
         A connection with many `outstanding` responses is refused before others: its requests would wait for long.
         """
-        strain = overload.strain()
-        # Only a client with outstanding responses adds to the backlog, so only such a client is refused for it.
-        pipelined = max(strain, overload.backlog_strain())
-        self._strain = pipelined if outstanding else strain
+        self._strain = overload.strain()
         self._overload = overload
+        self._outstanding = outstanding
         self._refuses: bool | None = False if returning else None
         self._changes = overload.room
         self._spare = 0 if outstanding else overload.spare_changes
-        self._room = MOST_AT_ONCE - outstanding if pipelined >= SOFT else inf
+        self._room: float | None = None
         self.refused: Request | None = None
         self.flooding = False
 
@@ -305,13 +333,26 @@ class Admission:
     def _is_admitted(self, request: Request) -> bool:
         if not sheddable(request):
             return True
-        overload, strain = self._overload, self._strain
+        overload, room = self._overload, self._room
+        if room is None:
+            room = self._measure_backlog(request)
         if follows(request):
-            return strain < HARD or not overload.shedding.overloaded
+            return self._strain < HARD or not overload.shedding.overloaded
         if self._refuses is None:
-            self._refuses = overload.shedding.refuses(strain, len(overload.held), overload.busy)
-        self._room -= 1
-        return not self._refuses and self._room >= 0 and (request.method not in WRITES or self._takes_change())
+            self._refuses = overload.shedding.refuses(self._strain, len(overload.held), overload.busy)
+        self._room = room = room - 1
+        return not self._refuses and room >= 0 and (request.method not in WRITES or self._takes_change())
+
+    def _measure_backlog(self, request: Request) -> float:
+        """Take the backlog of the bucket into account. Return how many requests of this read are admitted.
+
+        Only a client with outstanding responses adds to the backlog, so only such a client is refused for it.
+        """
+        pipelined = max(self._strain, self._overload.backlog_strain_of(bucket_of(request.path)))
+        if self._outstanding:
+            self._strain = pipelined
+        self._room = MOST_AT_ONCE - self._outstanding if pipelined >= SOFT else inf
+        return self._room
 
     def _takes_change(self) -> bool:
         """Tell whether there is room for one more change. The first one in a read may use the spare room."""
