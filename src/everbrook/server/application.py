@@ -319,6 +319,7 @@ class Application:
         await self.control.close()
         if self._metrics:
             self._metrics.stop()
+        # The last export of traces may wait for a network, so a thread does it.
         await asyncio.get_running_loop().run_in_executor(None, self.observer.close)
         if self.authenticator:
             await self.authenticator.close()

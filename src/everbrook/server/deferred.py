@@ -128,6 +128,7 @@ class Awaited(Deferred):
             return
         self._found = reply
         reply.start(exchange)
+        # The shutdown came before there was a response that could end.
         if self._stopping:
             reply.shut_down()
 

@@ -115,6 +115,7 @@ async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -
     except TimeoutError:
         raise RestartFailed(f"a check of the next image took longer than {tuning.check_secs:g} s") from None
     finally:
+        # A timeout, or a stop of the server: the check must not outlive either.
         if process.returncode is None:
             process.kill()
             await process.wait()
@@ -201,6 +202,7 @@ def hand_over(handover: Handover) -> NoReturn:
     """Become the next image of this program. The caller has closed everything that the next image opens itself."""
     number_of_file = write_handover(handover)
     for descriptor in (number_of_file, *handover.listening, *handover.connections):
+        # `exec` closes all descriptors that are not inheritable.
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it knows no name
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)

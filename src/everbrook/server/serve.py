@@ -236,6 +236,7 @@ async def _stop(server: Server, signals: Signals) -> None:
     hurry = asyncio.ensure_future(signals.second.wait())
     await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
+    # After a second signal the graceful stop is cancelled. The application is closed in order in any case.
     stopping.cancel()
     await server.application.close()
 

@@ -234,6 +234,7 @@ class Postgres:
         except OSError as error:
             raise DataUnusable(f"{self.folder.parent} can't be written to: {error.strerror}") from error
         children.give(unfinished, self._user)
+        # A file, because all users of the machine can see the arguments of a process.
         with _password_file(self.password, self._user) as password:
             flags = [
                 "--auth=scram-sha-256",

@@ -88,6 +88,7 @@ class AsgiApplication:
         application, self.application = self.application, None
         if application is None:
             return
+        # Readiness first, so that no new requests come; then live reads end; then everything is closed.
         application.stop()
         for deferred in tuple(self.exchanges):
             deferred.shut_down()

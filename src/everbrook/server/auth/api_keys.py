@@ -26,6 +26,7 @@ PREFIX = b"eb_"
 ID_CHARACTERS = 12
 SECRET_BYTES = 32
 
+# The alphabet has no characters that look alike, so that people copy ids without errors.
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _KEY = re.compile(rb"eb_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[a-z0-9]{12}")

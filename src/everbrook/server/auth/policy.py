@@ -112,6 +112,7 @@ class Authorization:
 
     def refusal(self, request: Request, verb: Verb, path: bytes) -> ProtocolError:
         """Return the refusal of a request: 401 if it has no identity, else 403."""
+        # The message names the scope that would be enough, and never says whether the stream exists.
         scope = format_scope(Grant(frozenset({verb}), path))
         if request.identity is None:
             return Unauthorized(f"an Authorization header with a Bearer token or API key is needed that grants {scope}")

@@ -132,6 +132,7 @@ class Listener:
 
     def _turn_away(self, connection: Connection, error: ProtocolError) -> ProtocolError:
         """Keep a connection open until its refusal is read. Beyond a limit of such connections, abort the oldest."""
+        # A flood of refused connections must not take the descriptors that the storage needs.
         if len(self._turned_away) >= self._tuning.max_turned_away:
             oldest = next(iter(self._turned_away))
             del self._turned_away[oldest]
@@ -188,6 +189,7 @@ class Listener:
     async def stop(self, grace_secs: float) -> None:
         """Stop to accept, shut connections down, and abort those that remain after `grace_secs`."""
         self._close_servers()
+        # Handshakes have no requests yet, so the stop does not wait for them.
         await self._until_encrypted(0)
         for connection in tuple(self.connections):
             connection.shut_down()
@@ -222,6 +224,7 @@ class Listener:
         """
         slow = {connection for connection in self.connections if connection.under_way}
         await self._until_settled(slow, grace_secs)
+        # Closing the servers closes their sockets. The duplicates keep them open, so that clients wait in the backlog.
         listening = [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
         self._close_servers()
         await self._until_encrypted(self._tuning.abort_secs)

@@ -113,6 +113,7 @@ class Responder:
             request.parked_at = monotonic()
         parked = Parked(request, response)
         self.parked.append(parked)
+        # A client that pipelines faster than the disk writes must not fill the memory with parked responses.
         if not self._connection.dispatcher.has_room():
             self._connection.throttle()
         self._engine.when_durable(response.rests_on, partial(self._settle, parked))
@@ -140,11 +141,13 @@ class Responder:
         line, state = request.connection, self._connection.state
         if state is ENDED:
             return
+        # The last response tells the client that the connection closes.
         if state is STOPPING and not self._connection.outstanding():
             line = None
         to_head = request.method == b"HEAD"
         head = render_head(response, self._listener.date_line, line, to_head=to_head)
         body = b"" if to_head else response.body
+        # One write is cheaper for a small body; a large one would be copied for it.
         if len(body) < SEPARATE_BODY_BYTES:
             self._transport.write(head + body if body else head)
         else:
@@ -173,6 +176,7 @@ class Responder:
 
     def _start(self, deferred: Deferred) -> None:
         deferred.start(self)
+        # The stop began while earlier responses were parked, so this one has not been told to end.
         if self._connection.state in {LEAVING, STOPPING} and self.deferred is deferred:
             deferred.shut_down()
 

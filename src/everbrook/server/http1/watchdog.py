@@ -86,6 +86,7 @@ class Watchdog:
 
     def _check_reader(self, now: float, timeout_secs: float) -> None:
         backlog_bytes = self._connection.unsent_bytes
+        # A backlog that shrinks is progress: the client reads, however slowly.
         if backlog_bytes < self._backlog_bytes:
             self._backlog_bytes, self.since = backlog_bytes, now
         elif 0 < timeout_secs <= now - self.since:
@@ -129,6 +130,8 @@ class Watchdog:
 
     def drop(self) -> None:
         """End the connection at once to free its memory."""
+        # The bytes count as released at once. The loss of the connection comes in a later turn of the loop, and until
+        # then `relieve` would drop further connections.
         self.dropped = True
         self._listener.count("slow_ended", "dropped_for_room")
         self._connection.state = ENDED

@@ -89,6 +89,7 @@ class LargeChanges:
         share = self._shares[bucket_id]
         done = share.pending.popleft()
         others = self._engine.last_change - done.number - len(share.pending)
+        # Without changes of others the bucket may use all of the disk's time.
         if others and not share.pausing:
             share.pausing = True
             pause_secs = PAUSE * (self._engine.clock.elapsed() - done.begun)

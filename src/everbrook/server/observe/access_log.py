@@ -117,6 +117,7 @@ def holds_token(text: bytes) -> bool:
 
 def printable(text: bytes) -> str:
     """Return bytes of a client as one line of text, of bounded length, without anything like a token."""
+    # An encoded token would not match the pattern below, so such a text is decoded first.
     if b"%" in text and holds_token(text):
         text = unquote_to_bytes(text)
     shown = _TOKEN.sub(REDACTED, text)[: MAX_CHARACTERS + 1].decode("ascii", "backslashreplace")

@@ -130,6 +130,7 @@ class Audit:
 
     def _refused(self, request: Request, response: Response) -> None:
         now = monotonic()
+        # The count of the last window comes before the records of this one.
         if now - self._window_began >= self._window_secs:
             self._tell_left_out()
             self._window_began, self._refusals = now, 0

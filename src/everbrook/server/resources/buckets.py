@@ -204,6 +204,7 @@ class Deletion(Deferred):
 
     def _continue_guarded(self, failure: Unavailable | None) -> None:
         exchange = self.exchange
+        # The engine calls this among the responses of others, so an exception must not leave it.
         if exchange and self._engine.faults.run(Callback.RESPONSE, self._continue, failure):
             exchange.abort()
 

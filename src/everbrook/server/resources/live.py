@@ -269,6 +269,7 @@ class EventStream(LiveRead):
     def _check_silence(self) -> None:
         """Send a comment if nothing was sent since the last check, so that proxies keep the connection open."""
         exchange = self.exchange
+        # A congested client has data to read, so it needs no sign of life.
         if exchange is not None and self._silent and not exchange.congested:
             exchange.write(exchange.frame(KEEP_ALIVE))
         self._silent = True

@@ -89,6 +89,7 @@ class Registry:
             self._awake = True
             self._known.clear()
             self._message_count = 0
+            # The registry follows changes before it scans the streams, so that no creation falls between the two.
             if self._note not in self._engine.followers:
                 self._engine.followers.append(self._note)
             head = self._find(REGISTRY)
@@ -185,6 +186,7 @@ class Registry:
             self._noted[name] = None
 
     def _flush(self) -> None:
+        # The noted names stay: `_run_step` flushes them when the registry is filled.
         if not self._filled:
             return
         noted, self._noted = self._noted, {}

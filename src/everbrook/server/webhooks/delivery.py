@@ -251,6 +251,7 @@ def _headers(target: Target, body: bytes, signature: str) -> list[tuple[str, str
         ("Host", target.authority),
         ("User-Agent", "everbrook"),
         ("Accept", "application/json"),
+        # A compressed response could expand beyond the limit of its size.
         ("Accept-Encoding", "identity"),
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body))),

@@ -246,6 +246,7 @@ class WorkerApi:
         )
         body = msgspec.json.encode(info)
         generation = subscription.generation
+        # A fault in the delivery counts as a failed attempt, so that the wake is sent again.
         failed = partial(subscriptions.delivered, subscription, generation, Delivery(taken=False))
         sending = partial(self._send, subscriptions, subscription, generation, body)
         task = asyncio.ensure_future(self._engine.faults.attempt(Callback.DELIVERY, sending, failed))
@@ -265,6 +266,7 @@ class WorkerApi:
         else:
             logger.debug("the webhook of subscription %r was delivered", subscription.id)
         if delivery is not STOPPED:
+            # A delivery that the stop cancelled has no result: the next start sends the wake again.
             subscriptions.delivered(subscription, generation, Delivery(delivery.accepted, delivery.done))
 
     def _sign(self, body: bytes) -> str:
