@@ -84,6 +84,11 @@ class Receiver:
         return False
 
 
+async def silence(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    """Read what comes, and never answer."""
+    await reader.read()
+
+
 @asynccontextmanager
 async def receiving(
     behave: Behave | bytes, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
