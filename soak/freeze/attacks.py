@@ -27,6 +27,7 @@ CREATIONS_AT_ONCE = 500
 JSON = {"Content_Type": "application/json"}
 THREADS = 4
 SLOW_CONNECTIONS = 100
+LARGE_BYTES = 500_000
 
 
 class Tenant:
@@ -147,6 +148,23 @@ def bodies(tenant: Tenant) -> None:
         connection.close()
 
 
+def readers(tenant: Tenant) -> None:
+    """Append much to a stream that many connections follow, which read nothing."""
+    path = f"/followed-{tenant.random.randrange(1 << 30)}"
+    tenant.ask("PUT", path, **JSON)
+    connections = []
+    for _ in range(SLOW_CONNECTIONS):
+        try:
+            connections.append(socket.create_connection((HOST, tenant.port), timeout=5))
+            connections[-1].sendall(tenant.head("GET", f"{path}?offset=now&live=sse") + b"\r\n")
+        except OSError:
+            break
+    for _ in range(5):
+        tenant.ask("POST", path, b'"' + b"x" * LARGE_BYTES + b'"', **JSON)
+    for connection in connections:
+        connection.close()
+
+
 def damaged(tenant: Tenant) -> None:
     """Read, append to and follow streams that are damaged."""
     path = f"/damaged-{tenant.random.randrange(DAMAGED)}"
@@ -158,7 +176,7 @@ def damaged(tenant: Tenant) -> None:
 
 ATTACKS: Mapping[str, Callable[[Tenant], None]] = {
     attack.__name__: attack
-    for attack in (patterns, chains, arrays, listings, expiry, webhooks, producers, bodies, damaged)
+    for attack in (patterns, chains, arrays, listings, expiry, webhooks, producers, bodies, readers, damaged)
 }
 
 

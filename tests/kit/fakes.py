@@ -227,6 +227,7 @@ class RecordingReader:
         """Call `once` within the first delivery."""
         self.batches: list[Batch] = []
         self.errors: list[ProtocolError] = []
+        self.lagged = 0
         self._once = once
 
     @property
@@ -238,6 +239,9 @@ class RecordingReader:
         if self._once:
             call, self._once = self._once, None
             call(self)
+
+    def lag(self) -> None:
+        self.lagged += 1
 
     def fail(self, error: ProtocolError) -> None:
         self.errors.append(error)

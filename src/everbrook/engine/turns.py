@@ -47,9 +47,15 @@ class Turns:
         """Whether `_end_group` will be called. It outlasts a rest that ended by time."""
         self._timer: Timer | None = None
 
-    def wait(self, name: bytes, call: Callable[[], object], failed: Callable[[], object]) -> None:
+    def wait(
+        self,
+        name: bytes,
+        call: Callable[[], object],
+        failed: Callable[[], object],
+        kind: Callback = Callback.RESPONSE,
+    ) -> None:
         """Call `call` when it is the turn of the bucket of `name`. `failed` is called after an exception."""
-        self._wait(bucket_of(name), Slice(Callback.RESPONSE, call, failed))
+        self._wait(bucket_of(name), Slice(kind, call, failed))
 
     def wait_as_server(self, kind: Callback, call: Callable[[], object], failed: Callable[[], object]) -> None:
         """Call `call` when it is the turn of the server's own work. `failed` is called after an exception."""

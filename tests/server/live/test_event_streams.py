@@ -14,6 +14,8 @@ from tests.kit.servers import Connect, Start, StartEither
 from tests.kit.wire import Wire
 
 TINY_BUFFER = 4096
+LARGE_BYTES = 1024 * 1024
+"""Of such a message, a few readers get it in one turn of the loop."""
 
 
 def sse(path: str, offset: str = "-1") -> str:
@@ -263,8 +265,25 @@ class First:
     def deliver(self, batch: Batch) -> None:
         batch.encodings = self.encodings
 
+    def lag(self) -> None:
+        raise AssertionError("a small batch is delivered to all readers at once")
+
     def fail(self, error: ProtocolError) -> None:
         raise AssertionError(error)
+
+
+def test_a_large_append_reaches_many_readers_in_several_turns(
+    server: RunningServer, wire: Wire, path: str, connect: Connect
+) -> None:
+    wire.create(path)
+    followers = [connect().follow(sse(path)) for _ in range(20)]
+    waiting = [connect().ask("GET", f"{path}?offset=now&live=long-poll") for _ in range(20)]
+    assert eventually(lambda: server.waiting(path) == 40)
+    messages = [b"%d" % number * LARGE_BYTES for number in (1, 2)]
+    for message in messages:
+        wire.append(path, message)
+    assert all([follower.data(), follower.data()] == messages for follower in followers)
+    assert all(wire.read().body.startswith(messages[0]) for wire in waiting)
 
 
 def test_one_encoding_serves_all_readers(server: RunningServer, wire: Wire, path: str, connect: Connect) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from everbrook.engine import Batch
+from everbrook.engine.feed import TURN_BYTES
 from everbrook.engine.limits import Limits
 from everbrook.protocol.errors import StreamGone, StreamNotFound
 from tests.kit.fakes import RecordingReader
@@ -45,6 +46,23 @@ def test_a_reader_gets_what_comes_after_it_joined(rig: Rig) -> None:
     rig.scheduler.settle()
     assert reader.received == b"new"
     assert (reader.batches[0].page.start, reader.batches[0].page.end) == (3, 6)
+
+
+def test_a_turn_delivers_a_limited_number_of_bytes(rig: Rig) -> None:
+    rig.create(b"a")
+    readers = [rig.follow(b"a") for _ in range(10)]
+    rig.append(b"a", b"x" * (TURN_BYTES // 4))
+    rig.scheduler.run_soon()
+    assert [len(reader.batches) for reader in readers] == [1] * 4 + [0] * 6
+    assert [reader.lagged for reader in readers] == [0] * 4 + [1] * 6
+
+
+def test_a_batch_larger_than_the_limit_reaches_one_reader(rig: Rig) -> None:
+    rig.create(b"a")
+    readers = [rig.follow(b"a") for _ in range(2)]
+    rig.append(b"a", b"x" * (TURN_BYTES + 1))
+    rig.scheduler.run_soon()
+    assert [reader.lagged for reader in readers] == [0, 1]
 
 
 def test_delivery_waits_for_the_end_of_the_turn(rig: Rig) -> None:

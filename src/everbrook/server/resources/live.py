@@ -55,9 +55,18 @@ class LiveRead(Deferred):
         """Send newly appended data."""
         raise NotImplementedError
 
+    def lag(self) -> None:
+        """Leave the feed, and read on when the bucket of the stream has its turn."""
+        raise NotImplementedError
+
     def fail(self, error: ProtocolError) -> None:
         """End the read, because the stream has ended or can't be read."""
         raise NotImplementedError
+
+    def _wait_for_turn(self, call: Callable[[], None]) -> None:
+        """Read on in a turn of the loop that other buckets share: many readers may be behind at the same time."""
+        name = self._stream.committed.identity.name
+        self._engine.turns.wait(name, call, self._fail_unreadable, Callback.LIVE)
 
     def _fail_unreadable(self) -> None:
         self.fail(ProtocolError(UNREADABLE))
@@ -132,6 +141,8 @@ class LongPoll(LiveRead):
 
     def shut_down(self) -> None:
         """Respond at once, with data if any was appended meanwhile."""
+        if self.exchange is None:
+            return
         try:
             batch = self._readers.batch(self._stream, self._readers.live_page(self._stream, self._offset))
         except ProtocolError as error:
@@ -147,6 +158,10 @@ class LongPoll(LiveRead):
             return
         body = batch.encoded(unpack, lambda: unpack(page.head.identity, batch.stored))
         self.respond(self.found(page, body))
+
+    def lag(self) -> None:
+        self._readers.leave(self._stream, self)
+        self._wait_for_turn(self.shut_down)
 
     def fail(self, error: ProtocolError) -> None:
         self.respond(problem_response(error, self._common))
@@ -252,6 +267,11 @@ class EventStream(LiveRead):
             self._following = False
             self._readers.leave(self._stream, self)
 
+    def lag(self) -> None:
+        self._following = False
+        self._readers.leave(self._stream, self)
+        self.resume()
+
     def _send(self, batch: Batch) -> None:
         exchange = self.exchange
         if exchange is None:
@@ -280,7 +300,7 @@ class EventStream(LiveRead):
         if exchange is None or exchange.congested or self._following or self._scheduled:
             return
         self._scheduled = True
-        self._engine.faults.soon(Callback.LIVE, self._catch_up, failed=self._fail_unreadable)
+        self._wait_for_turn(self._catch_up)
 
     def fail(self, _error: ProtocolError) -> None:
         """End the event stream. The error is the response to the client's next request, when it reconnects."""
