@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,6 +19,8 @@ from soak.ledger import Log, message, parse, verify
 from soak.server import HOST
 
 TIMEOUT_SECS = 3.0
+PATIENCE_SECS = 60.0
+"""For what happens once, before the load and behind it: a server that starts takes its time on a busy machine."""
 PAUSE_SECS = 0.02
 TEXT = "application/octet-stream"
 SUCCEEDED = range(200, 300)
@@ -37,12 +39,13 @@ class Place:
     port: int
     authorization: str
     tls: ssl.SSLContext | None = None
+    timeout_secs: float = TIMEOUT_SECS
 
     def connect(self) -> http.client.HTTPConnection:
         """Give a connection that opens with the first request."""
         if self.tls:
-            return http.client.HTTPSConnection(HOST, self.port, timeout=TIMEOUT_SECS, context=self.tls)
-        return http.client.HTTPConnection(HOST, self.port, timeout=TIMEOUT_SECS)
+            return http.client.HTTPSConnection(HOST, self.port, timeout=self.timeout_secs, context=self.tls)
+        return http.client.HTTPConnection(HOST, self.port, timeout=self.timeout_secs)
 
     def ask(
         self,
@@ -111,9 +114,9 @@ class Appender:
         self._log = Log(name)
         self._connection = place.connect()
 
-    def create(self) -> None:
+    def create(self, place: Place) -> None:
         """Make the stream."""
-        self._place.once("PUT", self.path, content_type=TEXT)
+        place.once("PUT", self.path, content_type=TEXT)
 
     def step(self) -> None:
         """Append once."""
@@ -131,13 +134,13 @@ class Appender:
         """Let the connection go."""
         self._connection.close()
 
-    def verify(self) -> int:
+    def verify(self, place: Place) -> int:
         """Hold the stream against what was acknowledged. Gives how many messages it has."""
         content, offset = b"", "-1"
         while True:
             with (
-                contextlib.closing(self._place.connect()) as connection,
-                self._place.ask(connection, "GET", f"{self.path}?offset={offset}") as page,
+                contextlib.closing(place.connect()) as connection,
+                place.ask(connection, "GET", f"{self.path}?offset={offset}") as page,
             ):
                 content += page.read()
             offset = page.headers["stream-next-offset"]
@@ -182,6 +185,7 @@ class Load:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._patient = replace(place, timeout_secs=PATIENCE_SECS)
         self._receiver = Receiver()
         self._appenders = [Appender(place, f"soak-{number}") for number in range(2)]
         self._number = 0
@@ -202,9 +206,9 @@ class Load:
 
     def begin(self) -> None:
         """Make what the workers work on, and let them."""
+        place = self._patient
         for appender in self._appenders:
-            appender.create()
-        place = self.place
+            appender.create(place)
         place.once("PUT", f"{ROOT}/large", b"x" * LARGE_BYTES, content_type="text/plain")
         place.once("PUT", f"{ROOT}/quiet", b"x", content_type="text/plain")
         place.once("PUT", f"{ROOT}/policy", content_type=TEXT, stream_retention="max-messages=5")
@@ -229,7 +233,7 @@ class Load:
 
     def verify(self) -> int:
         """Hold the streams against what was acknowledged. Gives how many messages there are."""
-        return sum(appender.verify() for appender in self._appenders)
+        return sum(appender.verify(self._patient) for appender in self._appenders)
 
     def _follow(self) -> None:
         """Follow for a few events."""

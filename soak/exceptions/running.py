@@ -25,7 +25,7 @@ from soak.progress import say
 from soak.server import Server
 from tests.kit.certificates import Authority
 
-PATIENCE_SECS = 30.0
+PATIENCE_SECS = 60.0
 CONTROL_PATIENCE_SECS = 10.0
 LOOK_SECS = 0.05
 CONTROL = UNGUARDED
@@ -95,7 +95,7 @@ class Scene:
     def command(self, words: str) -> dict[str, dict[str, int]]:
         """Give the program of the server a command. Gives what it has counted."""
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(self._patience_secs)
+            connection.settimeout(PATIENCE_SECS)
             connection.connect(str(self._socket))
             connection.sendall(words.encode())
             counted: dict[str, dict[str, int]] = json.loads(connection.makefile("rb").read())
@@ -116,7 +116,7 @@ class Scene:
             except (OSError, ValueError):
                 return kind in ENDING and self.server.exit_code is not None
 
-        self._wait(f"no callback of the kind {kind} came", raised)
+        self._wait(f"no callback of the kind {kind} came", raised, PATIENCE_SECS)
 
     def require_contained(self, kind: Callback) -> bool:
         """See that everything goes on, or that the server has ended as it should. Tells whether it has ended."""
@@ -132,7 +132,7 @@ class Scene:
             return again and self._serves_a_stranger()
 
         try:
-            self._wait("", gone_on)
+            self._wait("", gone_on, self._patience_secs)
         except PromiseBroken:
             raise PromiseBroken(f"after an exception in {kind}: {self._what_stands(kind, calls, counts)}") from None
         return self.server.exit_code is not None
@@ -170,8 +170,8 @@ class Scene:
         except Failed:
             return False
 
-    def _wait(self, reason: str, claim: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + self._patience_secs
+    def _wait(self, reason: str, claim: Callable[[], bool], patience_secs: float) -> None:
+        deadline = time.monotonic() + patience_secs
         while not claim():
             if time.monotonic() > deadline:
                 raise PromiseBroken(f"{reason}\n{self.server.output}")
