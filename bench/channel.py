@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from bench.answers import MalformedAnswer, expected_status_line, measure_answer
 from bench.processes import HOST
+from bench.responses import MalformedAnswer, expected_status_line, measure_answer
 
 _NO_CONTENT = 204
 

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from bench.answers import header_value
 from bench.channel import Channel, Expectation, LoadFailed, LoadRun, connect, disconnect
 from bench.load import Bounds, Load, Target
 from bench.meter import Meter
 from bench.requests import format_request
+from bench.responses import header_value
 from bench.streams import StreamPlan
 
 _MESSAGE = b"m" * 100

@@ -12,7 +12,7 @@ from bench.__main__ import names_of
 from bench.channel import LoadFailed
 from bench.extensions.bootstrap import measure_bootstrap
 from bench.extensions.listing import measure_listing
-from bench.extensions.publishing import measure_publishing
+from bench.extensions.publication import measure_publishing
 from bench.extensions.reads import measure_reads
 from bench.extensions.section import Section, format_sections
 from bench.extensions.size import FULL, MODES, QUICK, Size

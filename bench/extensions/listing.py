@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 
-from bench.extensions.asking import Timing, ask, quietest, time_request
-from bench.extensions.filling import create_streams
+from bench.extensions.bulk_fill import create_streams
 from bench.extensions.section import Sample, Section, verdict
 from bench.extensions.size import Size
 from bench.extensions.store import serve, store_folder
+from bench.extensions.timed_request import Timing, ask, quietest, time_request
 from bench.processes import ServerProcess
 from bench.streams import SetupFailed, StreamPlan, create_stream, delete_stream
 

@@ -10,11 +10,11 @@ from time import perf_counter_ns
 
 import msgspec
 
-from bench.extensions.asking import Timing, ask, quietest, time_request
 from bench.extensions.bootstrap import long_stream
 from bench.extensions.section import Section
 from bench.extensions.size import Size
 from bench.extensions.store import serve, store_folder
+from bench.extensions.timed_request import Timing, ask, quietest, time_request
 from bench.processes import ServerProcess
 from bench.streams import SetupFailed, StreamPlan, create_stream, stream_path
 from everbrook.protocol.frames import Frames, decode_frames

@@ -8,7 +8,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.extensions.section import format_sections
-from bench.page.measuring import first_view, live_frames, scrolling_frames, tree_frames
+from bench.page.frame_rates import first_view, live_frames, scrolling_frames, tree_frames
 from bench.spark.figures import Figure, section_of
 from tests.kit.server_process import serving
 from tools.browser import launched

@@ -16,8 +16,8 @@ from bench.processes import StartFailed
 from bench.report import machine
 from bench.spark.batch import measure_batch
 from bench.spark.capture import measure_capture
-from bench.spark.copying import measure_copying
-from bench.spark.folding import measure_folding
+from bench.spark.copies import measure_copying
+from bench.spark.folds import measure_folding
 from bench.spark.lake import measure_lake
 from bench.spark.latency import measure_latency
 from bench.spark.offsets import measure_offsets

@@ -6,7 +6,7 @@ import time
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from bench.channel import Expectation
-from bench.extensions.filling import send_all
+from bench.extensions.bulk_fill import send_all
 from bench.extensions.section import Section
 from bench.requests import format_request
 from bench.spark.figures import Figure, at_most, section_of

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 import everbrook.spark
 from bench.channel import Expectation
-from bench.extensions.filling import send_all
+from bench.extensions.bulk_fill import send_all
 from bench.processes import HOST
 from bench.requests import format_request
 from bench.spark.size import Size

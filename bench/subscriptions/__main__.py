@@ -14,10 +14,10 @@ from bench.extensions.section import Section, format_sections
 from bench.processes import StartFailed
 from bench.report import machine
 from bench.streams import SetupFailed
-from bench.subscriptions.appending import measure_appending
+from bench.subscriptions.appends import measure_appending
 from bench.subscriptions.size import DEFAULT_MODES, FULL, MODES, QUICK, Size
-from bench.subscriptions.starting import measure_starting
-from bench.subscriptions.waking import measure_waking
+from bench.subscriptions.start_time import measure_starting
+from bench.subscriptions.wakes import measure_waking
 
 _RESULTS = Path(__file__).resolve().parents[1] / "results"
 

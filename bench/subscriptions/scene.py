@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.channel import Expectation
-from bench.extensions.filling import create_streams, send_all
+from bench.extensions.bulk_fill import create_streams, send_all
 from bench.processes import ServerProcess, free_port
 from bench.requests import format_request
 from bench.streams import StreamPlan, create_stream, stream_path

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.client._async.transport import AsyncTransport
-from everbrook.client._async.wire import AsyncAnswer
+from everbrook.client._async.wire import AsyncResponse
 from everbrook.client.content import Codec
 from everbrook.client.page import Page
 from everbrook.client.read_state import Ask, EventPages, ReadState
@@ -75,7 +75,7 @@ def repeats_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = AsyncTransport.ask
     numbers = count()
 
-    async def careless(transport: AsyncTransport, method: str, url: str, **options: Any) -> AsyncAnswer:  # noqa: ANN401
+    async def careless(transport: AsyncTransport, method: str, url: str, **options: Any) -> AsyncResponse:  # noqa: ANN401
         headers = options.get("headers") or {}
         if "Producer-Id" in headers:
             name = "last" if "Stream-Closed" in headers else f"new-{next(numbers)}"

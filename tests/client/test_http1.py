@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from everbrook import InvalidAnswer
-from everbrook.client import AnswerLate, ConnectionBroken, NotConnected, Request
+from everbrook.client import ConnectionBroken, NotConnected, Request, ResponseLate
 from everbrook.client.wire.http1 import Headers, PlainWire
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -125,7 +125,7 @@ def test_an_answer_that_is_cut_off_or_none_is_an_error(wire: PlainWire, answer: 
 
 
 def test_a_server_that_says_nothing_is_late(wire: PlainWire) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(AnswerLate):
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(ResponseLate):
         wire.send(asking(url_of(listener)))
 
 

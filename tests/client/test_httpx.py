@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from everbrook.client import AnswerLate, ConnectionBroken, NotConnected, Request
+from everbrook.client import ConnectionBroken, NotConnected, Request, ResponseLate
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.wire.httpx import tls_context, translated
 from tests.kit.certificates import Authority
@@ -46,7 +46,7 @@ def test_a_file_of_authorities_that_was_replaced_is_loaded_anew(
         (httpx2.ConnectError("refused"), NotConnected),
         (httpx2.ConnectTimeout("refused"), NotConnected),
         (httpx2.PoolTimeout("refused"), NotConnected),
-        (httpx2.ReadTimeout("refused"), AnswerLate),
+        (httpx2.ReadTimeout("refused"), ResponseLate),
         (httpx2.ReadError("refused"), ConnectionBroken),
         (httpx2.WriteTimeout("refused"), ConnectionBroken),
         (httpx2.RemoteProtocolError("refused"), ConnectionBroken),
@@ -64,7 +64,7 @@ def test_an_error_keeps_its_words_and_its_cause(error: Exception, kind: type[Exc
 
 
 def test_an_error_without_words_is_told_by_its_name() -> None:
-    with pytest.raises(AnswerLate, match=r"^ReadTimeout$"), translated(ASKED):
+    with pytest.raises(ResponseLate, match=r"^ReadTimeout$"), translated(ASKED):
         raise httpx2.ReadTimeout("")
 
 

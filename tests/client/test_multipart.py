@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.client.errors import InvalidAnswer
-from everbrook.client.multipart import Part, PartDecoder
+from everbrook.client.multipart import BodyPart, PartDecoder
 from everbrook.protocol.multipart import closing, content_type, next_part_head, part_head, parts
 from tests.kit.views import head_of
 
@@ -28,7 +28,7 @@ def written(messages: list[bytes]) -> bytes:
     return part_head(BOUNDARY, b"application/json") + body + closing(BOUNDARY)
 
 
-def read(pieces: list[bytes]) -> tuple[list[Part], bool]:
+def read(pieces: list[bytes]) -> tuple[list[BodyPart], bool]:
     decoder = PartDecoder(TYPE)
     return [part for piece in pieces for part in decoder.feed(piece)], decoder.ended
 
@@ -41,7 +41,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @given(st.lists(DATA | st.binary()), st.lists(st.integers(0, 10_000)))
 def test_parts_come_back_wherever_they_are_cut(messages: list[bytes], places: list[int]) -> None:
     found, ended = read(cut(written(messages), places))
-    assert found == [Part("application/json", b""), *(Part("text/plain", message) for message in messages)]
+    assert found == [BodyPart("application/json", b""), *(BodyPart("text/plain", message) for message in messages)]
     assert ended
 
 
@@ -68,7 +68,7 @@ def test_what_follows_the_closing_boundary_is_nothing() -> None:
 
 def test_text_that_begins_as_a_boundary_does_is_text() -> None:
     message = b"a\r\n--" + BOUNDARY + b"x b"
-    assert read([written([message])])[0][1] == Part("text/plain", message)
+    assert read([written([message])])[0][1] == BodyPart("text/plain", message)
 
 
 @pytest.mark.timing
@@ -90,7 +90,7 @@ def test_what_is_no_multipart_is_an_invalid_answer(given_type: str) -> None:
 
 def test_a_boundary_may_be_quoted() -> None:
     decoder = PartDecoder('multipart/mixed; boundary="a b"; charset=x')
-    assert decoder.feed(b"--a b\r\n\r\nhello\r\n--a b--") == [Part("", b"hello")]
+    assert decoder.feed(b"--a b\r\n\r\nhello\r\n--a b--") == [BodyPart("", b"hello")]
 
 
 def test_a_part_whose_headers_do_not_end_is_an_invalid_answer() -> None:

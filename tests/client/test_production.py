@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from everbrook.client.production import Batch, Batching, Production
+from everbrook.client.production import Batching, ProducerBatch, Production
 
 
 class Answer(Enum):
@@ -27,7 +27,7 @@ class Server:
         self.log: list[bytes] = []
         self.closed = False
 
-    def post(self, batch: Batch) -> Answer:
+    def post(self, batch: ProducerBatch) -> Answer:
         if batch.epoch < self.epoch:
             return Answer.FENCED
         if batch.epoch > self.epoch:
@@ -53,7 +53,7 @@ class AnyProduction(RuleBasedStateMachine):
         self.now = 0.0
         self.production = Production("p", 0, 0, Batching(max_batch_bytes=40, max_batch_items=3, max_in_flight=3))
         self.added: list[bytes] = []
-        self.under_way: list[Batch] = []
+        self.under_way: list[ProducerBatch] = []
         self.uncertain: set[int] = set()
         self.failed = False
         self.ended = False

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from everbrook.client import AnswerLate, ConnectionBroken, NotConnected
+from everbrook.client import ConnectionBroken, NotConnected, ResponseLate
 from everbrook.client.errors import AppendUncertain, Unreachable
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Failure, Retry
@@ -51,7 +51,7 @@ def test_any_number_of_failures_has_a_delay() -> None:
     assert Retry(multiplier=1000, max_delay_secs=7).delay_secs(10**9, 1.0) == 7
 
 
-@pytest.mark.parametrize("failure", [ConnectionBroken("cut"), AnswerLate("late"), answer(502), answer(504)])
+@pytest.mark.parametrize("failure", [ConnectionBroken("cut"), ResponseLate("late"), answer(502), answer(504)])
 def test_what_may_have_happened_is_not_repeated_where_that_would_harm(failure: Failure) -> None:
     with pytest.raises(AppendUncertain, match=r"^GET http://host/a: "):
         attempts(repeatable=False).delay_after(failure)

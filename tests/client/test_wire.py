@@ -6,10 +6,10 @@ import pytest
 
 from everbrook import Client, Retry, Unreachable
 from everbrook.client import NotConnected, Request
-from everbrook.client._sync.wire import Answer, Wire
+from everbrook.client._sync.wire import Response, Wire
 
 
-class Told(Answer):
+class Told(Response):
     """An answer that is made up."""
 
     status_code = 200
@@ -33,7 +33,7 @@ class Recorded(Wire):
         self.closed = False
         self._reachable = reachable
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> Response:
         self.asked.append(request)
         if not self._reachable:
             raise NotConnected("nobody there")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from everbrook.client.read_state import Mode as Mode
     from everbrook.client.webhooks import Reason as Reason, Receiver as Receiver, SignatureInvalid as SignatureInvalid
     from everbrook.client.wire.request import (
-        AnswerLate as AnswerLate,
         ConnectionBroken as ConnectionBroken,
         NotConnected as NotConnected,
         Request as Request,
+        ResponseLate as ResponseLate,
     )
 
 __getattr__, __dir__ = lazy_imports(
@@ -28,6 +28,6 @@ __getattr__, __dir__ = lazy_imports(
         ".read_state": "Mode",
         ".jwks": "Jwks",
         ".webhooks": "Reason Receiver SignatureInvalid",
-        ".wire.request": "AnswerLate ConnectionBroken NotConnected Request",
+        ".wire.request": "ResponseLate ConnectionBroken NotConnected Request",
     },
 )

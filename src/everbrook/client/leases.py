@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.client._async.transport import AsyncTransport
-from everbrook.client._async.wire import AsyncAnswer
+from everbrook.client._async.wire import AsyncResponse
 from everbrook.client.address import Root
 from everbrook.client.errors import Unreachable
 from everbrook.client.models import decode_document, head_of
@@ -152,12 +152,12 @@ class Leases:
             raise StreamClosed(f"the wake stream {self._wakes} is closed: no worker can be woken through it")
         return _events(page.data), page.next_offset, page.cursor or ""
 
-    async def _post(self, action: str, body: dict[str, object], **headers: str) -> AsyncAnswer:
+    async def _post(self, action: str, body: dict[str, object], **headers: str) -> AsyncResponse:
         headers = {"Content-Type": "application/json", **headers}
         content = msgspec.json.encode(body)
         return await self._ask("POST", f"{self._subscription}/{action}", headers=headers, content=content)
 
-    async def _ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncAnswer:
+    async def _ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncResponse:
         try:
             return await self._transport.ask(method, url, **options)
         except (ConnectionBroken, ProtocolError) as failure:

@@ -9,7 +9,7 @@ from everbrook.client.errors import InvalidAnswer
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]+)"|([^;\s]+))', re.IGNORECASE)
 
 
-class Part(Struct, frozen=True):
+class BodyPart(Struct, frozen=True):
     """One part and its content type."""
 
     content_type: str
@@ -30,13 +30,13 @@ class PartDecoder:
         self._began = False
         self.ended = False
 
-    def feed(self, received: bytes) -> list[Part]:
+    def feed(self, received: bytes) -> list[BodyPart]:
         """Take more bytes, and give every part that they complete."""
         if self.ended:
             return []
         search = max(0, len(self._buffer) - len(self._delimiter) - 2)
         self._buffer += received
-        parts: list[Part] = []
+        parts: list[BodyPart] = []
         start = 0
         # The two bytes after a delimiter tell whether it is the last one, or none. Until they come, it is found again.
         while (at := self._buffer.find(self._delimiter, search)) >= 0:
@@ -54,12 +54,12 @@ class PartDecoder:
         return parts
 
 
-def _part(text: bytes) -> Part:
+def _part(text: bytes) -> BodyPart:
     head, found, data = text.partition(b"\r\n\r\n")
     if not found:
         raise InvalidAnswer("a part of the bootstrap has no empty line after its headers")
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-type":
-            return Part(value.strip().decode("latin-1"), data)
-    return Part("", data)
+            return BodyPart(value.strip().decode("latin-1"), data)
+    return BodyPart("", data)

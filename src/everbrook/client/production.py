@@ -35,7 +35,7 @@ class Batching(Struct, frozen=True):
         return self.max_batch_bytes * MAX_BUFFERED_BATCHES
 
 
-class Batch:
+class ProducerBatch:
     """Messages that are sent in one request, under one sequence number."""
 
     def __init__(self, messages: list[bytes], *, closes: bool = False) -> None:
@@ -71,11 +71,11 @@ class Production:
         self._messages: list[bytes] = []
         self._bytes = 0
         self._since = 0.0
-        self._full: deque[Batch] = deque()
+        self._full: deque[ProducerBatch] = deque()
         self._full_bytes = 0
-        self._numbered: deque[Batch] = deque()
-        self._in_flight: dict[int, Batch] = {}
-        self._fenced: list[Batch] = []
+        self._numbered: deque[ProducerBatch] = deque()
+        self._in_flight: dict[int, ProducerBatch] = {}
+        self._fenced: list[ProducerBatch] = []
         self._opened = False
         self._batches = 0
         self._position: str | None = None
@@ -109,7 +109,7 @@ class Production:
         """Tell whether every batch before a mark was accepted."""
         return all(batch.place >= mark for batch in self._outstanding())
 
-    def _outstanding(self) -> Iterator[Batch]:
+    def _outstanding(self) -> Iterator[ProducerBatch]:
         """The batches that are not accepted; of each ordered queue only the first."""
         yield from self._in_flight.values()
         yield from self._fenced
@@ -152,14 +152,14 @@ class Production:
             self._require_position(position)
         self._seal()
         self._position = position or self._position
-        self._push(Batch([] if message is None else [message], closes=True))
+        self._push(ProducerBatch([] if message is None else [message], closes=True))
 
     def _seal(self) -> None:
         if self._messages:
-            self._push(Batch(self._messages))
+            self._push(ProducerBatch(self._messages))
             self._messages, self._bytes = [], 0
 
-    def _push(self, batch: Batch) -> None:
+    def _push(self, batch: ProducerBatch) -> None:
         batch.place = self._batches
         batch.resumes_from, batch.position = self._sealed_position, self._position
         self._sealed_position = self._position
@@ -192,7 +192,7 @@ class Production:
         """Give the time until a batch is ready, if it only has to linger."""
         return max(0.0, self._due - now) if self._messages and self._free else None
 
-    def take(self) -> Batch:
+    def take(self) -> ProducerBatch:
         """Take the next batch, and give it its number."""
         if self._numbered:
             batch = self._numbered.popleft()
@@ -205,21 +205,21 @@ class Production:
         self._in_flight[batch.seq] = batch
         return batch
 
-    def _number(self, batch: Batch) -> None:
+    def _number(self, batch: ProducerBatch) -> None:
         batch.epoch, batch.seq = self.epoch, self.next_seq
         self.next_seq += 1
 
-    def follows(self, batch: Batch) -> bool:
+    def follows(self, batch: ProducerBatch) -> bool:
         """Tell whether earlier batches are in flight: the server refuses this one until it has accepted them."""
         return any(seq < batch.seq for seq in self._in_flight)
 
-    def accepted(self, batch: Batch) -> None:
+    def accepted(self, batch: ProducerBatch) -> None:
         """Record that the server accepted a batch."""
         del self._in_flight[batch.seq]
         self._opened = True
         self._claim()
 
-    def fenced(self, batch: Batch, epoch: int) -> None:
+    def fenced(self, batch: ProducerBatch, epoch: int) -> None:
         """Claim the epoch after `epoch` as soon as the outcome of every batch in flight is known."""
         del self._in_flight[batch.seq]
         self._fenced.append(batch)
@@ -236,7 +236,7 @@ class Production:
             self._number(batch)
 
 
-def _size(batch: Batch) -> int:
+def _size(batch: ProducerBatch) -> int:
     return sum(map(len, batch.messages)) + len(batch.messages)
 
 

@@ -54,11 +54,11 @@ from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_base64, encode_even
 NO_CONTENT = 204
 RETRY = b"retry: 1000\n\n"
 _THE_READERS_OWN = (NotFound, BadRequest, OffsetGone, StreamGone)
-_POSITION = re.compile(r"([^~,/@\s]{1,256})(?:@([^~,/@\s]{1,64}))?(?:~(\d{1,9}|end))?")
+_EVENT_ID = re.compile(r"([^~,/@\s]{1,256})(?:@([^~,/@\s]{1,64}))?(?:~(\d{1,9}|end))?")
 _END = "end"
 
 
-class Position(Struct, frozen=True):
+class EventId(Struct, frozen=True):
     """A place between two messages, which a reader sends back to go on from there.
 
     An offset stands between pages, and only some servers let it stand between messages. So a position is an offset and
@@ -74,7 +74,7 @@ class Position(Struct, frozen=True):
     incarnation: str = ""
 
     def __str__(self) -> str:
-        """Write it as `parse_position` reads it."""
+        """Write it as `parse_event_id` reads it."""
         behind = _END if self.ended else self.passed
         return f"{self.kept}~{behind}" if behind else self.kept
 
@@ -84,16 +84,16 @@ class Position(Struct, frozen=True):
         return f"{self.offset}@{self.incarnation}" if self.incarnation else self.offset
 
 
-def parse_position(text: str) -> Position:
+def parse_event_id(text: str) -> EventId:
     """Read a position, as a reader sent it back."""
-    found = _POSITION.fullmatch(text)
+    found = _EVENT_ID.fullmatch(text)
     if found is None:
         raise InvalidOffset(
             f"a position must be an offset, or one with '~' and a number of messages behind it, got {text!r:.80}"
         )
     offset, incarnation, behind = found.groups(default="")
     ended = behind == _END
-    return Position(offset, 0 if ended else int(behind or 0), ended, incarnation)
+    return EventId(offset, 0 if ended else int(behind or 0), ended, incarnation)
 
 
 def messages_of(page: Page) -> list[bytes]:
@@ -108,17 +108,17 @@ def messages_of(page: Page) -> list[bytes]:
 class Resumed:
     """Skips the messages that a reader has had, and gives the position after each new one."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: EventId) -> None:
         self.position = position
         self._to_pass = position.passed
 
-    def take(self, page: Page) -> Iterator[tuple[Position, bytes]]:
+    def take(self, page: Page) -> Iterator[tuple[EventId, bytes]]:
         """Give the new messages of the next page, each with the position after it."""
         messages = messages_of(page)
         for count, message in enumerate(messages, 1):
             last = count == len(messages)
             offset, passed = (page.next_offset, 0) if last else (page.offset, count)
-            self.position = Position(offset, passed, incarnation=page.incarnation or self.position.incarnation)
+            self.position = EventId(offset, passed, incarnation=page.incarnation or self.position.incarnation)
             if self._to_pass:
                 self._to_pass -= 1
             else:
@@ -201,7 +201,7 @@ class DurableResponse(StreamingResponse):
         if self._start is not None:
             await self._start()
         try:
-            position = Position() if not self._sent else parse_position(self._sent)
+            position = EventId() if not self._sent else parse_event_id(self._sent)
             async with aclosing(self._stream.follow(position.kept).pages()) as pages:
                 first = await anext(pages)
                 if self._start is None and await self._over(first, position):
@@ -218,7 +218,7 @@ class DurableResponse(StreamingResponse):
         if self.background is not None:
             await self.background()
 
-    async def _over(self, first: Page, position: Position) -> bool:
+    async def _over(self, first: Page, position: EventId) -> bool:
         """Tell whether a reader that reconnects has read everything, including the end."""
         return first.closed and position.ended
 
@@ -266,11 +266,11 @@ class DurableResponse(StreamingResponse):
         """Write the beginning: after how long a reader reconnects."""
         return RETRY
 
-    def event(self, position: Position, message: bytes) -> bytes:
+    def event(self, position: EventId, message: bytes) -> bytes:
         """Write a message."""
         return encode_sse(Event(b"message", message, str(position).encode()))
 
-    def ending(self, position: Position) -> bytes:
+    def ending(self, position: EventId) -> bytes:
         """Write that the answer has ended."""
         return encode_sse(Event(b"end", b"{}", str(replace(position, passed=0, ended=True)).encode()))
 
@@ -287,7 +287,7 @@ class UIMessageResponse(DurableResponse):
     def encode_error(error: BaseException) -> bytes:
         return ui_messages.encode_failure_discreetly(error)
 
-    async def _over(self, first: Page, position: Position) -> bool:
+    async def _over(self, first: Page, position: EventId) -> bool:
         del position
         return first.closed or (await self._stream.head()).closed
 
@@ -297,11 +297,11 @@ class UIMessageResponse(DurableResponse):
     def beginning(self) -> bytes:
         return b""
 
-    def event(self, position: Position, message: bytes) -> bytes:
+    def event(self, position: EventId, message: bytes) -> bytes:
         del position
         return b"data: %b\n\n" % message.replace(b"\n", b" ").replace(b"\r", b" ")
 
-    def ending(self, position: Position) -> bytes:
+    def ending(self, position: EventId) -> bytes:
         del position
         return ui_messages.DONE
 

@@ -19,14 +19,14 @@ from msgspec import Struct
 from everbrook.client._sync.resources import list_changes
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
-from everbrook.client._sync.wire import Answer
+from everbrook.client._sync.wire import Response
 from everbrook.client.address import parse_server
 from everbrook.client.content import Codec
 from everbrook.client.environment import server_url
 from everbrook.client.errors import Unsupported
 from everbrook.client.models import Changes, Head, ProducerHead, StreamPage, head_of, producer_head_of
 from everbrook.client.retry import Retry
-from everbrook.client.wire.request import AnswerLate
+from everbrook.client.wire.request import ResponseLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
 from everbrook.spark.http_pipeline import OK, Broken, PipelinedConnection, Request, open_pipeline, target_of
 from everbrook.spark.options import ServerOptions
@@ -105,7 +105,7 @@ class Connection:
                     response.read()  # a connection with an unread body can't be reused
                 head = head_of(response.headers)
                 return head if head.offset != offset or head.closed else None
-        except AnswerLate:
+        except ResponseLate:
             return None
 
     def pipeline(self) -> PipelinedConnection | None:
@@ -117,7 +117,7 @@ class Connection:
         query = {"format": "frames", "offset": offset, "until": until}
         return target_of(self.root.stream(name), query)
 
-    def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> Response:
         """Append as a producer. It is safe to retry: the server recognises a duplicate."""
         return self.transport.request("POST", self.root.stream(name), headers=headers, content=content)
 

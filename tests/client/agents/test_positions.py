@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.client.page import Page
-from everbrook.client.responses import Position, Resumed, messages_of, parse_position
+from everbrook.client.responses import EventId, Resumed, messages_of, parse_event_id
 from everbrook.protocol.errors import InvalidOffset
 
 MESSAGES = list(range(12))
@@ -27,9 +27,9 @@ def pages(cut: list[int], start: int = 0) -> list[Page]:
 def test_what_was_taken_and_what_comes_later_is_everything_once(
     first: list[int], second: list[int], taken: int
 ) -> None:
-    resumed = Resumed(Position("at0"))
+    resumed = Resumed(EventId("at0"))
     had = [item for page in pages(first) for item in resumed.take(page)][:taken]
-    back = parse_position(str(had[-1][0]))
+    back = parse_event_id(str(had[-1][0]))
     rest = Resumed(back)
     later = [item for page in pages(second, int(back.offset[2:])) for item in rest.take(page)]
     assert [int(message) for _, message in had + later] == MESSAGES
@@ -37,7 +37,7 @@ def test_what_was_taken_and_what_comes_later_is_everything_once(
 
 @pytest.mark.parametrize("text", ["0000000000000042", "-1", "now", "42~3", "42~end", "abc_def", "42@6a1c", "-1@6a1c~3"])
 def test_a_position_is_written_as_it_was_read(text: str) -> None:
-    assert str(parse_position(text)) == text
+    assert str(parse_event_id(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_position_is_written_as_it_was_read(text: str) -> None:
 @pytest.mark.parametrize("incarnation", ["", "@", "@a@b", "@a~2@a"])
 def test_what_is_no_position_is_refused(text: str, incarnation: str) -> None:
     with pytest.raises(InvalidOffset):
-        parse_position(text + incarnation)
+        parse_event_id(text + incarnation)
 
 
 def test_messages_come_byte_for_byte() -> None:

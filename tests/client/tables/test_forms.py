@@ -9,14 +9,14 @@ from everbrook.client.content import Kind
 from everbrook.client.tables.forms import ColumnMismatch, Columns, form_of
 from everbrook.client.tables.shapes import MAX_FIELDS
 from tests.client.tables.json_values import Value
-from tests.client.tables.jsonl import joined, piece
+from tests.client.tables.jsonl import joined, table_page
 
 MESSAGES = [{"n": 1, "s": "x"}, {"n": 2.5, "at": "2024-01-01T00:00:00Z"}]
 
 
 def table(messages: list[Any], columns: Columns | None = None, *, raw: bool = False) -> pa.RecordBatch:
     form = form_of(Kind.JSON, columns, raw=raw)
-    page = piece([joined([message]) for message in messages])
+    page = table_page([joined([message]) for message in messages])
     return form.batch(page, form.survey(page) if form.surveys else None)
 
 
@@ -100,7 +100,7 @@ def test_what_does_not_have_a_chosen_column_is_null_in_it(message: Value) -> Non
 def test_columns_are_found_in_objects_that_have_too_many_for_a_table() -> None:
     halves = [{f"{half}{number}": number for number in range(MAX_FIELDS)} for half in "ab"]
     form = form_of(Kind.JSON, ["a1", "b1"], raw=False)
-    pages = [piece([joined([half])]) for half in halves]
+    pages = [table_page([joined([half])]) for half in halves]
     parsed = [form.survey(page) for page in pages]
     found = [columns_of(form.batch(*each)) for each in zip(pages, parsed, strict=True)]
     assert found == [{"a1": [1], "b1": [None]}, {"a1": [None], "b1": [1]}]

@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 
 from everbrook.client.content import Kind
 from everbrook.client.tables.forms import form_of
-from everbrook.client.tables.pieces import Piece
 from everbrook.client.tables.table import SHOWN_ROWS, Table
+from everbrook.client.tables.table_page import TablePage
 from tests.client.tables.json_values import Value, alike, records, rows
-from tests.client.tables.jsonl import pieces
+from tests.client.tables.jsonl import table_pages
 from tests.kit.generated import generated
 
 START = "0000000000000000"
@@ -23,7 +23,7 @@ MIXED = [{"n": 1}, {"n": 2, "s": "x"}, {"n": "three"}, {"n": None, "o": {"a": [1
 
 def table(values: list[Any], size: int = 2, held_bytes: float = 1e9, **choices: Value) -> Table:
     form = form_of(Kind.JSON, choices.get("columns"), raw=choices.get("raw", False))
-    return Table("numbers", form, pieces(values, size), START, held_bytes)
+    return Table("numbers", form, table_pages(values, size), START, held_bytes)
 
 
 @generated
@@ -52,16 +52,16 @@ def test_a_table_without_messages_has_the_columns_of_the_place() -> None:
 
 
 class Counted:
-    """Pieces, and how many of them were taken."""
+    """TablePages, and how many of them were taken."""
 
     def __init__(self, values: list[Any]) -> None:
-        self._pieces = pieces(values, 1)
+        self._table_pages = table_pages(values, 1)
         self.taken = 0
 
-    def __call__(self, offset: str) -> Iterable[Piece]:
-        for piece in self._pieces(offset):
+    def __call__(self, offset: str) -> Iterable[TablePage]:
+        for table_page in self._table_pages(offset):
             self.taken += 1
-            yield piece
+            yield table_page
 
 
 @pytest.mark.parametrize("choices, before", [({"raw": True}, 1), ({"columns": {"n": "string"}}, 1), ({}, 4)])
@@ -80,9 +80,9 @@ def test_what_fits_is_not_read_twice_and_the_rest_is() -> None:
 
 
 def test_a_read_that_fails_can_be_made_again() -> None:
-    whole, broken = pieces(MIXED, 1), [True]
+    whole, broken = table_pages(MIXED, 1), [True]
 
-    def fail_once(offset: str) -> Iterable[Piece]:
+    def fail_once(offset: str) -> Iterable[TablePage]:
         yield from whole(offset)[:2]
         if broken:
             broken.clear()

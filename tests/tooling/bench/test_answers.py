@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.answers import Extent, MalformedAnswer, header_value, measure_answer
+from bench.responses import Extent, MalformedAnswer, header_value, measure_answer
 
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nA\r\n0123456789\r\n0\r\n\r\n"

@@ -12,14 +12,14 @@ import pytest
 
 from bench.channel import Expectation, LoadFailed
 from bench.extensions import __main__ as command
-from bench.extensions.asking import Line, Timing, quietest
 from bench.extensions.bootstrap import body_bytes, long_stream
-from bench.extensions.filling import send_all
+from bench.extensions.bulk_fill import send_all
 from bench.extensions.listing import growth_of, pages
 from bench.extensions.memory import ExtraMemory
-from bench.extensions.publishing import Turn, ratio
+from bench.extensions.publication import Turn, ratio
 from bench.extensions.section import Section, format_sections, verdict
 from bench.extensions.size import QUICK
+from bench.extensions.timed_request import Line, Timing, quietest
 from bench.requests import format_request
 from everbrook.protocol import multipart
 from tests.tooling.bench.fake_server import ACKNOWLEDGED, Answer, FakeConnection, answering

@@ -29,7 +29,7 @@ Place = tuple[str | None, str]
 FIRST = format_line(ArchiveLine(VERSION))
 
 
-class Begun(Struct):
+class UnfinishedExport(Struct):
     """A stream that is not complete yet: where its lines begin, its description, and how far it came."""
 
     at_byte: int
@@ -45,13 +45,13 @@ class Progress:
         self.whole: dict[Place, int] = {}
         """The streams that are there, and when each was created."""
         self.buckets: set[str] = set()
-        self.begun: Begun | None = None
+        self.begun: UnfinishedExport | None = None
 
     def take(self, line: Line, at_byte: int) -> None:
         if isinstance(line, BucketLine):
             self.buckets.add(line.bucket)
         elif isinstance(line, StreamLine):
-            self.begun = Begun(at_byte, line, int(line.earliest_offset))
+            self.begun = UnfinishedExport(at_byte, line, int(line.earliest_offset))
         elif isinstance(line, MessageLine) and self.begun is not None:
             self.begun.next_offset = next_offset(line, self.begun.stream)
             self.begun.messages += 1

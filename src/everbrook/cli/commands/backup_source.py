@@ -38,7 +38,7 @@ _GONE = "backup_not_found"
 _ID = re.compile(r"[\w-]{1,200}")
 
 
-class Begun(Struct, frozen=True):
+class StartedBackup(Struct, frozen=True):
     """A backup that a server has begun."""
 
     id: str
@@ -68,19 +68,19 @@ class ServerSource:
         )
         self._lease_secs = lease_secs
         self._given_up = given_up
-        self._begun: Begun | None = None
+        self._begun: StartedBackup | None = None
         self._ended = threading.Event()
         self._renewing = threading.Thread(target=self._renew, daemon=True)
 
     def __enter__(self) -> Self:
         body = msgspec.json.encode({"lease_secs": self._lease_secs})
-        begun = self._decode(self._ask("POST", BACKUPS, body), Begun)
+        begun = self._decode(self._ask("POST", BACKUPS, body), StartedBackup)
         self._require_valid(begun)
         self._begun = begun
         self._renewing.start()
         return self
 
-    def _require_valid(self, begun: Begun) -> None:
+    def _require_valid(self, begun: StartedBackup) -> None:
         """Refuse names that are unsafe as names of folders: the server is not trusted."""
         try:
             require_store(begun.store)
@@ -106,7 +106,7 @@ class ServerSource:
             self._transport.ask(method, self._root + self._place)
 
     @property
-    def begun(self) -> Begun:
+    def begun(self) -> StartedBackup:
         """The server's description of the backup."""
         if self._begun is None:
             raise RuntimeError("the backup was not begun")
@@ -166,7 +166,7 @@ class ServerSource:
             self._given_up.wait(delay_secs)
         raise GivenUp("the backup was given up")
 
-    def _forgotten(self, begun: Begun) -> BackupError:
+    def _forgotten(self, begun: StartedBackup) -> BackupError:
         return BackupError(
             f"{self.url} does not know this backup any more: the server was restarted, or got no request for "
             f"{begun.lease_secs} s. Run the same command again: it copies only what is missing"

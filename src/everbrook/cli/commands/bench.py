@@ -12,7 +12,7 @@ from everbrook.cli.terminal.output import align, json_option, print_json, waitin
 
 if TYPE_CHECKING:
     from everbrook import Client, Stream
-    from everbrook.cli.commands.bench_load import Load, Place
+    from everbrook.cli.commands.bench_load import Load, LoadTarget
 
 CASES = ("append", "read", "follow")
 TITLES = ("case", "connections", "per second", "MB/s", "p50 ms", "p99 ms")
@@ -77,9 +77,9 @@ def bench(cases: tuple[str, ...], *, as_json: bool, **how: Unpack[Size]) -> None
 def _run(client: "Client", case: str, how: Size) -> "Load":
     import asyncio
 
-    from everbrook.cli.commands.bench_load import LoadFailed, Place
+    from everbrook.cli.commands.bench_load import LoadFailed, LoadTarget
 
-    place = Place(client.url, given_token())
+    place = LoadTarget(client.url, given_token())
     try:
         with _stream(client, case) as stream:
             return asyncio.run(_LOADS[case](place, stream, how))
@@ -97,7 +97,7 @@ def _stream(client: "Client", case: str) -> "Iterator[Stream[Any]]":
         stream.delete(missing_ok=True)
 
 
-async def _append(place: "Place", stream: "Stream[Any]", size: Size) -> "Load":
+async def _append(place: "LoadTarget", stream: "Stream[Any]", size: Size) -> "Load":
     from everbrook.cli.commands.bench_load import ask_for
 
     sent = size["message_bytes"]
@@ -107,7 +107,7 @@ async def _append(place: "Place", stream: "Stream[Any]", size: Size) -> "Load":
     )
 
 
-async def _read(place: "Place", stream: "Stream[Any]", size: Size) -> "Load":
+async def _read(place: "LoadTarget", stream: "Stream[Any]", size: Size) -> "Load":
     from everbrook.cli.commands.bench_load import ask_for
 
     stream.append(b"." * PAGE_BYTES)
@@ -115,7 +115,7 @@ async def _read(place: "Place", stream: "Stream[Any]", size: Size) -> "Load":
     return await ask_for(place, lambda: request, connections=size["connections"], seconds=size["seconds"])
 
 
-async def _follow(place: "Place", stream: "Stream[Any]", size: Size) -> "Load":
+async def _follow(place: "LoadTarget", stream: "Stream[Any]", size: Size) -> "Load":
     from everbrook.cli.commands.bench_load import follow, stamped
 
     request = place.request("GET", f"{stream.url}?offset=-1&live=sse", Accept="text/event-stream")
@@ -126,7 +126,7 @@ async def _follow(place: "Place", stream: "Stream[Any]", size: Size) -> "Load":
     return await follow(place, request, make, **size)
 
 
-_LOADS: "dict[str, Callable[[Place, Stream[Any], Size], Coroutine[Any, Any, Load]]]" = {
+_LOADS: "dict[str, Callable[[LoadTarget, Stream[Any], Size], Coroutine[Any, Any, Load]]]" = {
     "append": _append,
     "read": _read,
     "follow": _follow,

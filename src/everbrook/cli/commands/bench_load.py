@@ -32,7 +32,7 @@ class Load(Struct):
     bytes: int = 0
 
 
-class Place(Struct, frozen=True):
+class LoadTarget(Struct, frozen=True):
     """The server under load, and the token for it."""
 
     url: str
@@ -47,7 +47,7 @@ class Place(Struct, frozen=True):
             lines.append(f"Authorization: Bearer {self.token}")
         return "\r\n".join([*lines, "", ""]).encode() + body
 
-    async def connect(self, protocol: "Connection") -> None:
+    async def connect(self, protocol: "LoadConnection") -> None:
         parts = urlsplit(self.url)
         secure = parts.scheme == "https"
         context: SSLContext | None = create_default_context() if secure else None
@@ -59,7 +59,7 @@ class Place(Struct, frozen=True):
             raise LoadFailed(f"{self.url} can't be connected to: {error}") from error
 
 
-class Connection(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """A connection that calls `answered` for each response."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
 
-class Asker(Connection):
+class Requester(LoadConnection):
     """Sends the next request after each response, until its time is over."""
 
     def __init__(self, load: Load, make: Callable[[], bytes], sent_bytes: int, until_ns: int) -> None:
@@ -143,7 +143,7 @@ class Asker(Connection):
             self.finish()
 
 
-class Follower(Connection):
+class Follower(LoadConnection):
     """Follows a stream of messages that all have one size and begin with the time at which they were sent."""
 
     def __init__(self, load: Load, request: bytes, message_bytes: int) -> None:
@@ -173,18 +173,24 @@ class Follower(Connection):
 
 
 async def ask_for(
-    place: Place, make: Callable[[], bytes], *, connections: int, seconds: float, sent_bytes: int = 0
+    place: LoadTarget, make: Callable[[], bytes], *, connections: int, seconds: float, sent_bytes: int = 0
 ) -> Load:
     """Keep connections busy for a time."""
     load = Load()
     until_ns = perf_counter_ns() + int(seconds * 1e9)
-    askers = [Asker(load, make, sent_bytes, until_ns) for _ in range(connections)]
-    await _run(place, askers, seconds)
+    requesters = [Requester(load, make, sent_bytes, until_ns) for _ in range(connections)]
+    await _run(place, requesters, seconds)
     return load
 
 
 async def follow(
-    place: Place, request: bytes, make: Callable[[], bytes], *, connections: int, seconds: float, message_bytes: int
+    place: LoadTarget,
+    request: bytes,
+    make: Callable[[], bytes],
+    *,
+    connections: int,
+    seconds: float,
+    message_bytes: int,
 ) -> Load:
     """Let connections follow a stream, append to it over one more, and measure the latency of each delivery."""
     load = Load()
@@ -204,17 +210,17 @@ async def follow(
     return load
 
 
-async def _run(place: Place, askers: list[Asker], seconds: float) -> None:
+async def _run(place: LoadTarget, requesters: list[Requester], seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds + STALL_SECS):
-            for asker in askers:
-                await place.connect(asker)
-            await asyncio.gather(*(asker.over for asker in askers))
+            for requester in requesters:
+                await place.connect(requester)
+            await asyncio.gather(*(requester.over for requester in requesters))
     except TimeoutError as error:
         raise LoadFailed(f"the server did not answer within {STALL_SECS:.0f} s") from error
     finally:
-        for asker in askers:
-            asker.finish()
+        for requester in requesters:
+            requester.finish()
 
 
 def stamped(message_bytes: int) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from msgspec import Struct, structs
 
-from everbrook.cli.commands.archive_file import Archive, ArchiveFile, ArchivePipe, Begun
+from everbrook.cli.commands.archive_file import Archive, ArchiveFile, ArchivePipe, UnfinishedExport
 from everbrook.cli.commands.archive_format import (
     VERSION,
     ArchiveLine,
@@ -67,7 +67,7 @@ class Source:
         """Remove what was written of the stream."""
         return self._archive.rewind(self._at_byte)
 
-    def _resumed(self) -> Begun | None:
+    def _resumed(self) -> UnfinishedExport | None:
         """Give how far an interrupted export came with the stream, if the stream is still the same."""
         begun, self._archive.progress.begun = self._archive.progress.begun, None
         if begun is None:
@@ -82,12 +82,12 @@ class Source:
         self._at_byte = begun.at_byte
         return None
 
-    def _begin(self) -> Begun:
+    def _begin(self) -> UnfinishedExport:
         snapshot, line = self._as_of_now()
         self._archive.write(format_line(line))
         if snapshot is not None:
             self._archive.write(format_snapshot(snapshot.offset, snapshot.content_type, snapshot.data))
-        return Begun(self._at_byte, line, int(line.earliest_offset))
+        return UnfinishedExport(self._at_byte, line, int(line.earliest_offset))
 
     def _as_of_now(self) -> "tuple[Snapshot | None, StreamLine]":
         """Describe the stream together with its snapshot: one that was replaced in between is fetched again."""
@@ -110,7 +110,7 @@ class Source:
         )
         return snapshot, line
 
-    def _write(self, begun: Begun) -> int:
+    def _write(self, begun: UnfinishedExport) -> int:
         """Write the messages that are missing, and the end."""
         line = begun.stream
         messages = begun.messages

@@ -44,7 +44,7 @@ class Lifetime(TypedDict):
     closed: bool
 
 
-class Configuration(Lifetime):
+class CreationOptions(Lifetime):
     """What a new stream is to be."""
 
     retention: str | None
@@ -102,7 +102,7 @@ def lifetime_options(command: Command) -> Command:
 @json_option
 @server_options
 def create(
-    name: str, bucket: str | None, content_type: str, *, as_json: bool, **configuration: Unpack[Configuration]
+    name: str, bucket: str | None, content_type: str, *, as_json: bool, **configuration: Unpack[CreationOptions]
 ) -> None:
     """Create STREAM, or find it as described.
 

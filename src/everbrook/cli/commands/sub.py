@@ -20,7 +20,7 @@ Decorator = Callable[[Any], Any]
 STREAMS = click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
 
 
-class Configuration(TypedDict):
+class SubscriptionOptions(TypedDict):
     """What a subscription is to be."""
 
     pattern: str | None
@@ -61,7 +61,7 @@ def sub() -> None:
 @click.option("--description", metavar="TEXT", help="What the subscription is for, for people.")
 @json_option
 @server_options
-def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpack[Configuration]) -> None:
+def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpack[SubscriptionOptions]) -> None:
     """Create the subscription ID, with either --webhook or --wake-stream.
 
     Streams that are there begin at their tails, later ones at their beginnings.

@@ -23,7 +23,7 @@ MAX_BATCH_MESSAGES = 10_000
 _INTERRUPTED = "the request with this message was interrupted: the message may have been appended or not"
 
 
-class _Waiting:
+class _QueuedAppend:
     """A queued message and its outcome."""
 
     def __init__(self, content_type: str, message: bytes) -> None:
@@ -57,7 +57,7 @@ class AsyncAppender:
         self._url = url
         self._turn = Lock()
         # Any caller adds to it; only the holder of the lock takes from it.
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedAppend] = deque()
         self._sender: Task | None = None  # async only
 
     async def append(self, content_type: str, message: bytes, headers: Mapping[str, str]) -> str:
@@ -65,7 +65,7 @@ class AsyncAppender:
         if headers or kind_of(content_type) is not Kind.JSON:
             async with self._turn:
                 return await self.send(content_type, [message], headers)
-        waiting = _Waiting(content_type, message)
+        waiting = _QueuedAppend(content_type, message)
         self._waiting.append(waiting)
         try:
             self._send_waiting()  # async only
@@ -85,7 +85,7 @@ class AsyncAppender:
             async with self._turn:
                 await self._send_batch(self._take_batch())
 
-    # sync only: def _send_until_settled(self, waiting: _Waiting) -> None:
+    # sync only: def _send_until_settled(self, waiting: _QueuedAppend) -> None:
     # sync only:     """Send the queue until this message is settled: the holder of the lock sends for all."""
     # sync only:     with self._turn:
     # sync only:         while not waiting.settled:
@@ -102,9 +102,9 @@ class AsyncAppender:
         )
         return offset_of(response.headers)
 
-    def _take_batch(self) -> list[_Waiting]:
+    def _take_batch(self) -> list[_QueuedAppend]:
         """Take the next batch, in the order of the queue and bounded in size."""
-        batch: list[_Waiting] = []
+        batch: list[_QueuedAppend] = []
         size = 0
         while self._waiting and len(batch) < MAX_BATCH_MESSAGES:
             waiting = self._waiting[0]
@@ -116,7 +116,7 @@ class AsyncAppender:
                 batch.append(waiting)
         return batch
 
-    async def _send_batch(self, batch: list[_Waiting]) -> None:
+    async def _send_batch(self, batch: list[_QueuedAppend]) -> None:
         try:
             await self._send_together(batch)
         except Exception as error:  # noqa: BLE001 - each who waits is told
@@ -126,7 +126,7 @@ class AsyncAppender:
             for waiting in batch:
                 waiting.settle(error=AppendUncertain(_INTERRUPTED))
 
-    async def _send_together(self, batch: list[_Waiting]) -> None:
+    async def _send_together(self, batch: list[_QueuedAppend]) -> None:
         if not batch:
             return
         try:

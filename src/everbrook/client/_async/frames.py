@@ -20,8 +20,8 @@ from everbrook.protocol.frames import CONTENT_TYPE, Frames, decode_frames
 if TYPE_CHECKING:
     from everbrook.client._async.stream import AsyncStream
     from everbrook.client.tables.forms import Columns
-    from everbrook.client.tables.pieces import Piece
     from everbrook.client.tables.table import Table
+    from everbrook.client.tables.table_page import TablePage
 
 
 async def read_frames(
@@ -69,21 +69,21 @@ async def table_of(
         offset = head.earliest_offset  # what was before it is dropped, and nobody named it
     form = parts.form_of(kind_of(head.content_type), columns, raw=raw)
     if _FRAMES in head.extensions:
-        pieces = partial(_framed, stream, head.offset if until is None else until)
-        # sync only: return parts.Table(stream.name, form, pieces, offset)
+        read_pages = partial(_framed, stream, head.offset if until is None else until)
+        # sync only: return parts.Table(stream.name, form, read_pages, offset)
     else:
-        pieces = partial(_paged, stream, until)
-    held = [piece async for piece in pieces(offset)]
+        read_pages = partial(_paged, stream, until)
+    held = [page async for page in read_pages(offset)]
     return parts.Table(stream.name, form, lambda _offset: held, offset, float("inf"))
 
 
-async def _framed(stream: "AsyncStream[Any]", until: str, offset: str) -> "AsyncIterator[Piece]":
+async def _framed(stream: "AsyncStream[Any]", until: str, offset: str) -> "AsyncIterator[TablePage]":
     async for frames in stream.frames(offset, until=until):
-        yield parts.Piece(frames=frames)
+        yield parts.TablePage(frames=frames)
 
 
-async def _paged(stream: "AsyncStream[Any]", until: str | None, offset: str) -> "AsyncIterator[Piece]":
+async def _paged(stream: "AsyncStream[Any]", until: str | None, offset: str) -> "AsyncIterator[TablePage]":
     """Read a server that does not know frames."""
     async for page in stream.read(offset, until=until).pages():
-        for piece in parts.pieces_of(page):
-            yield piece
+        for part in parts.table_pages_of(page):
+            yield part

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from everbrook.client._async.wire import AsyncAnswer, AsyncWire
+from everbrook.client._async.wire import AsyncResponse, AsyncWire
 from everbrook.client.wire.httpx import LIMITS, timeouts_of, tls_context, translated
 from everbrook.client.wire.request import Request, shut
 
@@ -15,7 +15,7 @@ class AsyncHttpxWire(AsyncWire):
     def __init__(self, client: httpx2.AsyncClient | None = None) -> None:
         self.client = client or httpx2.AsyncClient(limits=LIMITS, verify=tls_context())
 
-    async def send(self, request: Request) -> AsyncAnswer:
+    async def send(self, request: Request) -> AsyncResponse:
         with translated(request):
             built = self.client.build_request(
                 request.method,
@@ -25,13 +25,13 @@ class AsyncHttpxWire(AsyncWire):
                 timeout=timeouts_of(request),
             )
             response = await self.client.send(built, stream=True, follow_redirects=False)
-        return _AsyncHttpxAnswer(request, response)
+        return _AsyncHttpxResponse(request, response)
 
     async def aclose(self) -> None:
         await self.client.aclose()
 
 
-class _AsyncHttpxAnswer(AsyncAnswer):
+class _AsyncHttpxResponse(AsyncResponse):
     def __init__(self, request: Request, response: httpx2.Response) -> None:
         self.status_code = response.status_code
         self.headers = response.headers

@@ -14,14 +14,14 @@ from typing import Any
 
 from everbrook.client._async.concurrency import Condition, resolve
 from everbrook.client._async.transport import AsyncTransport
-from everbrook.client._async.wire import AsyncAnswer
+from everbrook.client._async.wire import AsyncResponse
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
 from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
 from everbrook.client.read_state import Ask, Live, ReadState
 from everbrook.client.refusals import header_of
-from everbrook.client.wire.request import AnswerLate, ConnectionBroken
+from everbrook.client.wire.request import ConnectionBroken, ResponseLate
 from everbrook.protocol.errors import BadRequest, IncarnationMismatch, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class AsyncPages:
         self._changed = Condition()
         self._stopped = False
         self._guard = threading.Lock()
-        self._response: AsyncAnswer | None = None
+        self._response: AsyncResponse | None = None
         """The open event stream. Only the holder of the guard may interrupt it: later its connection has other uses."""
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
@@ -135,7 +135,7 @@ class AsyncPages:
         if not count:
             raise ConnectionBroken("the event stream ended before its first event")
 
-    async def _event_pages(self, response: AsyncAnswer) -> AsyncGenerator[Page]:
+    async def _event_pages(self, response: AsyncResponse) -> AsyncGenerator[Page]:
         events = self._reading.events(response.headers)
         with self._guard:
             self._response = response
@@ -147,7 +147,7 @@ class AsyncPages:
                     for page in events.feed(received):
                         yield page
                     if not events.count and monotonic() - began > self._transport.tuning.first_event_secs:
-                        raise AnswerLate("the event stream has sent only comments: a proxy may hold its events back")
+                        raise ResponseLate("the event stream has sent only comments: a proxy may hold its events back")
         finally:
             with self._guard:
                 self._response = None
@@ -156,7 +156,7 @@ class AsyncPages:
         """Tell whether to fall back to long-polls: the server refuses events, or a proxy holds them back."""
         if ask.live is not Live.SSE:
             return False
-        held_back = isinstance(failure, AnswerLate) and not self._reading.events_seen
+        held_back = isinstance(failure, ResponseLate) and not self._reading.events_seen
         return (held_back or isinstance(failure, BadRequest)) and self._reading.fall_back()
 
     async def _behind_snapshot(self, gone: OffsetGone) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from everbrook.client.production import Batching
     from everbrook.client.read_state import ReadState
     from everbrook.client.tables.forms import form_of
-    from everbrook.client.tables.pieces import Piece, pieces_of
     from everbrook.client.tables.table import Table
+    from everbrook.client.tables.table_page import TablePage, table_pages_of
     from everbrook.client.workers import AsyncWorker
 
 __all__ = [
@@ -38,16 +38,16 @@ __all__ = [
     "AsyncSubscription",
     "AsyncWorker",
     "Batching",
-    "Piece",
     "ReadState",
     "Table",
+    "TablePage",
     "form_of",
     "list_buckets",
     "list_changes",
     "list_streams",
-    "pieces_of",
     "read_frames",
     "table_of",
+    "table_pages_of",
 ]
 
 __getattr__, __dir__ = lazy_imports(
@@ -63,7 +63,7 @@ __getattr__, __dir__ = lazy_imports(
         "..production": "Batching",
         "..read_state": "ReadState",
         "..tables.forms": "form_of",
-        "..tables.pieces": "Piece pieces_of",
+        "..tables.table_page": "TablePage table_pages_of",
         "..tables.table": "Table",
         "..workers": "AsyncWorker",
     },

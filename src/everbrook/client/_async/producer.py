@@ -20,7 +20,7 @@ from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.content import Codec, kind_of
 from everbrook.client.errors import ClientError, ProducerReused, Unsupported
 from everbrook.client.models import ProducerHead
-from everbrook.client.production import Batch, Batching, Production
+from everbrook.client.production import Batching, ProducerBatch, Production
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ class AsyncProducer(Generic[T]):
             except Exception as error:  # noqa: BLE001 - the next call of append, flush or close raises it
                 await self._fail(error)
 
-    async def _next(self) -> Batch | None:
+    async def _next(self) -> ProducerBatch | None:
         """Wait for a batch. Gives None, after which the worker ends, if there is none for a while or all are sent."""
         production = self._production
         async with self._changed:

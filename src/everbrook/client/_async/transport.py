@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from everbrook.client._async import parts
 from everbrook.client._async.concurrency import place, resolve, sleep, spawn
-from everbrook.client._async.wire import AsyncAnswer, AsyncWire
+from everbrook.client._async.wire import AsyncResponse, AsyncWire
 from everbrook.client.address import origin_of
 from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
@@ -124,7 +124,7 @@ class AsyncTransport:
 
     async def request(
         self, method: str, url: str, *, attempts: Attempts | None = None, **options: Unpack[RequestOptions]
-    ) -> AsyncAnswer:
+    ) -> AsyncResponse:
         """Send a request until it is answered. A refusal is raised as an error of its own class."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
@@ -138,14 +138,14 @@ class AsyncTransport:
         logger.info("trying again in %.1f s: %s", delay_secs, str(failure) or type(failure).__name__)
         await sleep(delay_secs)
 
-    async def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncAnswer:
+    async def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncResponse:
         """Send a request once, and read the answer."""
         async with self.open(method, url, **options) as response:
             await response.aread()
             return response
 
     @asynccontextmanager
-    async def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[AsyncAnswer]:
+    async def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[AsyncResponse]:
         """Send a request once, for an answer whose body is read as it arrives. A token that was refused is renewed."""
         request, answer = await self._send(method, url, options)
         own_token = "Authorization" not in (options.get("headers") or {})
@@ -161,7 +161,7 @@ class AsyncTransport:
         finally:
             await answer.aclose()
 
-    async def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, AsyncAnswer]:
+    async def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, AsyncResponse]:
         wire = self._wire
         at_home = origin_of(url) == origin_of(self._home)
         credentials = await self.credentials() if at_home else {}
@@ -201,7 +201,7 @@ async def _resolved(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: await resolve(value) for name, value in values.items()} if values else {}
 
 
-def _require_server(method: str, answer: AsyncAnswer, asked: str) -> None:
+def _require_server(method: str, answer: AsyncResponse, asked: str) -> None:
     """Refuse the answer of another kind of server: taken for a success, it would lose the message that was sent."""
     if answer.status_code in _REDIRECTS and "Location" in answer.headers:
         raise Redirected(asked, answer.headers["Location"])

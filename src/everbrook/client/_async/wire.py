@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from everbrook.client.wire.request import Request
 
 
-class AsyncAnswer(ABC):
+class AsyncResponse(ABC):
     """An answer whose body is not read yet. Reading it may raise `ConnectionBroken`."""
 
     status_code: int
@@ -37,7 +37,7 @@ class AsyncWire(ABC):
     """Connections that send requests."""
 
     @abstractmethod
-    async def send(self, request: Request) -> AsyncAnswer:
+    async def send(self, request: Request) -> AsyncResponse:
         """Send a request, or raise a `ConnectionBroken`. Redirects are not followed."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ MAX_BATCH_MESSAGES = 10_000
 _INTERRUPTED = "the request with this message was interrupted: the message may have been appended or not"
 
 
-class _Waiting:
+class _QueuedAppend:
     """A queued message and its outcome."""
 
     def __init__(self, content_type: str, message: bytes) -> None:
@@ -52,14 +52,14 @@ class Appender:
         self._url = url
         self._turn = Lock()
         # Any caller adds to it; only the holder of the lock takes from it.
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedAppend] = deque()
 
     def append(self, content_type: str, message: bytes, headers: Mapping[str, str]) -> str:
         """Append a message, together with others that wait. Gives the offset after them."""
         if headers or kind_of(content_type) is not Kind.JSON:
             with self._turn:
                 return self.send(content_type, [message], headers)
-        waiting = _Waiting(content_type, message)
+        waiting = _QueuedAppend(content_type, message)
         self._waiting.append(waiting)
         try:
             self._send_until_settled(waiting)
@@ -68,7 +68,7 @@ class Appender:
             waiting.abandoned = True
             raise
 
-    def _send_until_settled(self, waiting: _Waiting) -> None:
+    def _send_until_settled(self, waiting: _QueuedAppend) -> None:
         """Send the queue until this message is settled: the holder of the lock sends for all."""
         with self._turn:
             while not waiting.settled:
@@ -85,9 +85,9 @@ class Appender:
         )
         return offset_of(response.headers)
 
-    def _take_batch(self) -> list[_Waiting]:
+    def _take_batch(self) -> list[_QueuedAppend]:
         """Take the next batch, in the order of the queue and bounded in size."""
-        batch: list[_Waiting] = []
+        batch: list[_QueuedAppend] = []
         size = 0
         while self._waiting and len(batch) < MAX_BATCH_MESSAGES:
             waiting = self._waiting[0]
@@ -99,7 +99,7 @@ class Appender:
                 batch.append(waiting)
         return batch
 
-    def _send_batch(self, batch: list[_Waiting]) -> None:
+    def _send_batch(self, batch: list[_QueuedAppend]) -> None:
         try:
             self._send_together(batch)
         except Exception as error:  # noqa: BLE001 - each who waits is told
@@ -109,7 +109,7 @@ class Appender:
             for waiting in batch:
                 waiting.settle(error=AppendUncertain(_INTERRUPTED))
 
-    def _send_together(self, batch: list[_Waiting]) -> None:
+    def _send_together(self, batch: list[_QueuedAppend]) -> None:
         if not batch:
             return
         try:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from everbrook.client._sync.concurrency import Condition
 from everbrook.client._sync.transport import Transport
-from everbrook.client._sync.wire import Answer
+from everbrook.client._sync.wire import Response
 from everbrook.client.content import join, kind_of
 from everbrook.client.errors import AppendUncertain, InvalidAnswer, NotAStream, ProducerReused
-from everbrook.client.production import Batch, Production
+from everbrook.client.production import ProducerBatch, Production
 from everbrook.client.refusals import header_of
 from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import ProtocolError, SequenceGap, StaleEpoch
@@ -53,7 +53,7 @@ class Delivery:
         self.position: str | None = None
         """The stored position of the producer."""
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: ProducerBatch) -> None:
         """Send a batch until the server has accepted it, or until another batch has failed, which this one follows."""
         attempts = self._transport.attempts(f"POST {self._url}")
         early = False
@@ -85,7 +85,7 @@ class Delivery:
         with self._changed:
             self._changed.wait_until(self._given_up, delay_secs)
 
-    def _send(self, batch: Batch) -> Answer:
+    def _send(self, batch: ProducerBatch) -> Response:
         content_type = self._content_type()
         headers = {
             "Producer-Id": self._production.producer_id,
@@ -100,11 +100,11 @@ class Delivery:
         body = join(kind_of(content_type), batch.messages) if batch.messages else None
         return self._transport.ask("POST", self._url, headers=headers, content=body)
 
-    def _wait_for_predecessors(self, batch: Batch) -> None:
+    def _wait_for_predecessors(self, batch: ProducerBatch) -> None:
         with self._changed:
             self._changed.wait_until(lambda: self._given_up() or not self._production.follows(batch))
 
-    def _require_own(self, batch: Batch, response: Answer) -> None:
+    def _require_own(self, batch: ProducerBatch, response: Response) -> None:
         """Raise `ProducerReused` if the answer shows batches of another writer that resumed from the same position."""
         if batch.resumes_from is None:
             return
@@ -116,7 +116,7 @@ class Delivery:
                 f"another run of the producer {self._production.producer_id!r} writes in epoch {batch.epoch} too"
             )
 
-    def _taken_for_another(self, batch: Batch, response: Answer, *, uncertain: bool) -> bool:
+    def _taken_for_another(self, batch: ProducerBatch, response: Response, *, uncertain: bool) -> bool:
         """Tell whether the server took a batch for a duplicate of one from an earlier producer of this id (§5.2.1).
 
         | duplicate | known new | own | another's |                                                               |
@@ -135,7 +135,7 @@ class Delivery:
         known_new, self.known_new = self.known_new, True
         return duplicate and not known_new and not own
 
-    def _accepted(self, batch: Batch, response: Answer) -> None:
+    def _accepted(self, batch: ProducerBatch, response: Response) -> None:
         with self._changed:
             self._production.accepted(batch)
             if batch.place > self._last_place:
@@ -144,14 +144,14 @@ class Delivery:
             self.offset = max(self.offset or "", offset) if offset else self.offset
             self._changed.notify_all()
 
-    def _claim(self, batch: Batch, fence: StaleEpoch, *, uncertain: bool) -> None:
+    def _claim(self, batch: ProducerBatch, fence: StaleEpoch, *, uncertain: bool) -> None:
         """Claim the next epoch after a fence, unless this producer has written: then the fencing one is newer."""
         epoch = header_of(fence, "Producer-Epoch")
         if not self._auto_claim or epoch is None or self._last_place >= 0:
             raise fence
         self._take_over(batch, int(epoch), uncertain=uncertain)
 
-    def _take_over(self, batch: Batch, epoch: int, *, uncertain: bool) -> None:
+    def _take_over(self, batch: ProducerBatch, epoch: int, *, uncertain: bool) -> None:
         """Claim the next epoch, and send the batches again, which certainly did not arrive."""
         name = self._production.producer_id
         if uncertain:
@@ -171,12 +171,12 @@ class Delivery:
             self._changed.notify_all()
 
 
-def _last_of(response: Answer, batch: Batch) -> str:
+def _last_of(response: Response, batch: ProducerBatch) -> str:
     """Give the last sequence number that the server knows of this producer; that of the batch if it does not say."""
     return response.headers.get("Producer-Seq", str(batch.seq))
 
 
-def _require_stream(response: Answer) -> None:
+def _require_stream(response: Response) -> None:
     if not response.headers.keys() & {"stream-next-offset", "producer-seq"}:
         raise NotAStream(
             "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is this the URL of a stream?"

@@ -21,8 +21,8 @@ from everbrook.protocol.frames import CONTENT_TYPE, Frames, decode_frames
 if TYPE_CHECKING:
     from everbrook.client._sync.stream import Stream
     from everbrook.client.tables.forms import Columns
-    from everbrook.client.tables.pieces import Piece
     from everbrook.client.tables.table import Table
+    from everbrook.client.tables.table_page import TablePage
 
 
 def read_frames(
@@ -68,19 +68,19 @@ def table_of(stream: "Stream[Any]", offset: str, until: str | None, columns: "Co
         offset = head.earliest_offset  # what was before it is dropped, and nobody named it
     form = parts.form_of(kind_of(head.content_type), columns, raw=raw)
     if _FRAMES in head.extensions:
-        pieces = partial(_framed, stream, head.offset if until is None else until)
-        return parts.Table(stream.name, form, pieces, offset)
-    pieces = partial(_paged, stream, until)
-    held = list(pieces(offset))
+        read_pages = partial(_framed, stream, head.offset if until is None else until)
+        return parts.Table(stream.name, form, read_pages, offset)
+    read_pages = partial(_paged, stream, until)
+    held = list(read_pages(offset))
     return parts.Table(stream.name, form, lambda _offset: held, offset, float("inf"))
 
 
-def _framed(stream: "Stream[Any]", until: str, offset: str) -> "Iterator[Piece]":
+def _framed(stream: "Stream[Any]", until: str, offset: str) -> "Iterator[TablePage]":
     for frames in stream.frames(offset, until=until):
-        yield parts.Piece(frames=frames)
+        yield parts.TablePage(frames=frames)
 
 
-def _paged(stream: "Stream[Any]", until: str | None, offset: str) -> "Iterator[Piece]":
+def _paged(stream: "Stream[Any]", until: str | None, offset: str) -> "Iterator[TablePage]":
     """Read a server that does not know frames."""
     for page in stream.read(offset, until=until).pages():
-        yield from parts.pieces_of(page)
+        yield from parts.table_pages_of(page)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import httpx2
 
-from everbrook.client._sync.wire import Answer, Wire
+from everbrook.client._sync.wire import Response, Wire
 from everbrook.client.wire.httpx import LIMITS, timeouts_of, tls_context, translated
 from everbrook.client.wire.request import Request, shut
 
@@ -16,7 +16,7 @@ class HttpxWire(Wire):
     def __init__(self, client: httpx2.Client | None = None) -> None:
         self.client = client or httpx2.Client(limits=LIMITS, verify=tls_context())
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> Response:
         with translated(request):
             built = self.client.build_request(
                 request.method,
@@ -26,13 +26,13 @@ class HttpxWire(Wire):
                 timeout=timeouts_of(request),
             )
             response = self.client.send(built, stream=True, follow_redirects=False)
-        return _HttpxAnswer(request, response)
+        return _HttpxResponse(request, response)
 
     def close(self) -> None:
         self.client.close()
 
 
-class _HttpxAnswer(Answer):
+class _HttpxResponse(Response):
     def __init__(self, request: Request, response: httpx2.Response) -> None:
         self.status_code = response.status_code
         self.headers = response.headers

@@ -15,14 +15,14 @@ from typing import Any
 
 from everbrook.client._sync.concurrency import Condition, resolve
 from everbrook.client._sync.transport import Transport
-from everbrook.client._sync.wire import Answer
+from everbrook.client._sync.wire import Response
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
 from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
 from everbrook.client.read_state import Ask, Live, ReadState
 from everbrook.client.refusals import header_of
-from everbrook.client.wire.request import AnswerLate, ConnectionBroken
+from everbrook.client.wire.request import ConnectionBroken, ResponseLate
 from everbrook.protocol.errors import BadRequest, IncarnationMismatch, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Pages:
         self._changed = Condition()
         self._stopped = False
         self._guard = threading.Lock()
-        self._response: Answer | None = None
+        self._response: Response | None = None
         """The open event stream. Only the holder of the guard may interrupt it: later its connection has other uses."""
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
@@ -135,7 +135,7 @@ class Pages:
         if not count:
             raise ConnectionBroken("the event stream ended before its first event")
 
-    def _event_pages(self, response: Answer) -> Generator[Page]:
+    def _event_pages(self, response: Response) -> Generator[Page]:
         events = self._reading.events(response.headers)
         with self._guard:
             self._response = response
@@ -146,7 +146,7 @@ class Pages:
                 for received in response.iter_bytes():
                     yield from events.feed(received)
                     if not events.count and monotonic() - began > self._transport.tuning.first_event_secs:
-                        raise AnswerLate("the event stream has sent only comments: a proxy may hold its events back")
+                        raise ResponseLate("the event stream has sent only comments: a proxy may hold its events back")
         finally:
             with self._guard:
                 self._response = None
@@ -155,7 +155,7 @@ class Pages:
         """Tell whether to fall back to long-polls: the server refuses events, or a proxy holds them back."""
         if ask.live is not Live.SSE:
             return False
-        held_back = isinstance(failure, AnswerLate) and not self._reading.events_seen
+        held_back = isinstance(failure, ResponseLate) and not self._reading.events_seen
         return (held_back or isinstance(failure, BadRequest)) and self._reading.fall_back()
 
     def _behind_snapshot(self, gone: OffsetGone) -> None:

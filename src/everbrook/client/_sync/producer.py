@@ -21,7 +21,7 @@ from everbrook.client._sync.transport import Transport
 from everbrook.client.content import Codec, kind_of
 from everbrook.client.errors import ClientError, ProducerReused, Unsupported
 from everbrook.client.models import ProducerHead
-from everbrook.client.production import Batch, Batching, Production
+from everbrook.client.production import Batching, ProducerBatch, Production
 
 T = TypeVar("T")
 
@@ -256,7 +256,7 @@ class Producer(Generic[T]):
             except Exception as error:  # noqa: BLE001 - the next call of append, flush or close raises it
                 self._fail(error)
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> ProducerBatch | None:
         """Wait for a batch. Gives None, after which the worker ends, if there is none for a while or all are sent."""
         production = self._production
         with self._changed:

@@ -13,7 +13,7 @@ from everbrook.client.address import origin_of, part_of
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, Redirected
 from everbrook.client.models import Snapshot
-from everbrook.client.multipart import Part, PartDecoder
+from everbrook.client.multipart import BodyPart, PartDecoder
 from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import PreconditionFailed, ProtocolError, SnapshotNotFound
 
@@ -114,7 +114,7 @@ class Snapshots:
             return _assembled(parts, response.headers, codec)
 
 
-def _assembled(parts: list[Part], headers: Mapping[str, str], codec: Codec[T]) -> Bootstrap[T]:
+def _assembled(parts: list[BodyPart], headers: Mapping[str, str], codec: Codec[T]) -> Bootstrap[T]:
     if not parts or "Stream-Next-Offset" not in headers:
         raise InvalidAnswer("a bootstrap begins with a snapshot and says in Stream-Next-Offset where it ends")
     first, messages = parts[0], parts[1:]
@@ -123,7 +123,7 @@ def _assembled(parts: list[Part], headers: Mapping[str, str], codec: Codec[T]) -
     return Bootstrap(snapshot, _values(messages, codec), headers["Stream-Next-Offset"])
 
 
-def _values(parts: list[Part], codec: Codec[T]) -> list[T]:
+def _values(parts: list[BodyPart], codec: Codec[T]) -> list[T]:
     if not parts:
         return []
     kind = kind_of(parts[0].content_type)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from everbrook.client._sync import parts
 from everbrook.client._sync.concurrency import place, resolve, sleep, spawn
-from everbrook.client._sync.wire import Answer, Wire
+from everbrook.client._sync.wire import Response, Wire
 from everbrook.client.address import origin_of
 from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
@@ -124,7 +124,7 @@ class Transport:
 
     def request(
         self, method: str, url: str, *, attempts: Attempts | None = None, **options: Unpack[RequestOptions]
-    ) -> Answer:
+    ) -> Response:
         """Send a request until it is answered. A refusal is raised as an error of its own class."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
@@ -138,14 +138,14 @@ class Transport:
         logger.info("trying again in %.1f s: %s", delay_secs, str(failure) or type(failure).__name__)
         sleep(delay_secs)
 
-    def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Answer:
+    def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Response:
         """Send a request once, and read the answer."""
         with self.open(method, url, **options) as response:
             response.read()
             return response
 
     @contextmanager
-    def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Iterator[Answer]:
+    def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Iterator[Response]:
         """Send a request once, for an answer whose body is read as it arrives. A token that was refused is renewed."""
         request, answer = self._send(method, url, options)
         own_token = "Authorization" not in (options.get("headers") or {})
@@ -161,7 +161,7 @@ class Transport:
         finally:
             answer.close()
 
-    def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, Answer]:
+    def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, Response]:
         wire = self._wire
         at_home = origin_of(url) == origin_of(self._home)
         credentials = self.credentials() if at_home else {}
@@ -201,7 +201,7 @@ def _resolved(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: resolve(value) for name, value in values.items()} if values else {}
 
 
-def _require_server(method: str, answer: Answer, asked: str) -> None:
+def _require_server(method: str, answer: Response, asked: str) -> None:
     """Refuse the answer of another kind of server: taken for a success, it would lose the message that was sent."""
     if answer.status_code in _REDIRECTS and "Location" in answer.headers:
         raise Redirected(asked, answer.headers["Location"])

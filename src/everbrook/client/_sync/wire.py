@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from everbrook.client.wire.request import Request
 
 
-class Answer(ABC):
+class Response(ABC):
     """An answer whose body is not read yet. Reading it may raise `ConnectionBroken`."""
 
     status_code: int
@@ -38,7 +38,7 @@ class Wire(ABC):
     """Connections that send requests."""
 
     @abstractmethod
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> Response:
         """Send a request, or raise a `ConnectionBroken`. Redirects are not followed."""
 
     @abstractmethod

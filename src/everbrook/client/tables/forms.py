@@ -1,7 +1,7 @@
 """Forms: the columns of a table, and how they are made of messages.
 
 Raw:       offset, next_offset, time, value: each message as it is, of any stream
-Given:     _offset, _time, and the fields that were asked for, in the types that were asked for
+Typed:     _offset, _time, and the fields that were asked for, in the types that were asked for
 Inferred:  _offset, _time, and every field of the messages, in a type that holds each of its values
 """
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from everbrook.client.content import Kind
 from everbrook.client.tables.json_columns import build, conform, decode, parse, read_columns
-from everbrook.client.tables.pieces import OFFSET, TIME, Piece
 from everbrook.client.tables.shapes import MAX_FIELDS, Shape, merge, shape_of
+from everbrook.client.tables.table_page import OFFSET, TIME, TablePage
 
 Columns = Sequence[str] | Mapping[str, Any]
 """Names of columns, or their types too: a `pyarrow.Schema`, or names with types or with the names of types."""
@@ -30,14 +30,14 @@ class ColumnMismatch(ValueError):
 
 
 class Form(Protocol):
-    """Makes record batches of pieces. If it `surveys`, it must see all pieces before it knows its columns."""
+    """Makes record batches of pages. If it `surveys`, it must see all pages before it knows its columns."""
 
     surveys: bool
 
     @property
     def schema(self) -> pa.Schema: ...
-    def survey(self, piece: Piece) -> pa.Array | None: ...
-    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch: ...
+    def survey(self, page: TablePage) -> pa.Array | None: ...
+    def batch(self, page: TablePage, parsed: pa.Array | None = None) -> pa.RecordBatch: ...
     def alone(self) -> "Form":
         """Give a form for a part of the messages, with the columns of that part."""
 
@@ -53,9 +53,9 @@ def form_of(kind: Kind, columns: Columns | None, *, raw: bool) -> Form:
     if columns is None:
         return Inferred()
     if isinstance(columns, pa.Schema):
-        return Given(pa.schema(_once(columns.names) and list(columns)))
+        return Typed(pa.schema(_once(columns.names) and list(columns)))
     if isinstance(columns, Mapping):
-        return Given(pa.schema([_field(name, type_) for name, type_ in columns.items()]))
+        return Typed(pa.schema([_field(name, type_) for name, type_ in columns.items()]))
     if len(columns) > MAX_FIELDS:
         raise ValueError(f"more than {MAX_FIELDS} columns need their types, got {len(columns)} names")
     return Inferred(_once(columns))
@@ -76,61 +76,61 @@ def _field(name: str, type_: Any) -> pa.Field:
         raise ValueError(f"column {name!r} must have a type of pyarrow, or its name, got {type_!r}") from error
 
 
-class _Known:
+class _Fixed:
     """A form whose columns are known before any message is."""
 
     surveys = False
     schema: pa.Schema
 
-    def survey(self, piece: Piece) -> pa.Array | None:
+    def survey(self, page: TablePage) -> pa.Array | None:
         raise NotImplementedError
 
-    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:
+    def batch(self, page: TablePage, parsed: pa.Array | None = None) -> pa.RecordBatch:
         del parsed  # no survey has parsed anything
-        return pa.RecordBatch.from_arrays(self._arrays(piece), schema=self.schema)
+        return pa.RecordBatch.from_arrays(self._arrays(page), schema=self.schema)
 
-    def _arrays(self, piece: Piece) -> list[pa.Array]:
+    def _arrays(self, page: TablePage) -> list[pa.Array]:
         raise NotImplementedError
 
     def alone(self) -> Self:
         return self
 
 
-class Raw(_Known):
+class Raw(_Fixed):
     """Messages as they are: text, or bytes where they are no text."""
 
     def __init__(self, kind: Kind) -> None:
         self._value = pa.binary() if kind is Kind.BINARY else pa.string()
         self.schema = pa.schema([("offset", OFFSET), ("next_offset", OFFSET), ("time", TIME), (VALUE, self._value)])
 
-    def _arrays(self, piece: Piece) -> list[pa.Array]:
-        return [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(self._value)]
+    def _arrays(self, page: TablePage) -> list[pa.Array]:
+        return [page.offsets(), page.next_offsets(), page.times(), page.values(self._value)]
 
 
-class Given(_Known):
+class Typed(_Fixed):
     """Fields in types of the user's choice."""
 
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
         self.schema = _placed(list(columns))
 
-    def _arrays(self, piece: Piece) -> list[pa.Array]:
+    def _arrays(self, page: TablePage) -> list[pa.Array]:
         try:
-            found = read_columns(piece.messages, self._columns).flatten()
+            found = read_columns(page.messages, self._columns).flatten()
         except pa.ArrowInvalid:
-            values = decode(piece.messages)
-            found = [_column(values, field, piece) for field in self._columns]
-        return [piece.offsets(), piece.times(), *found]
+            values = decode(page.messages)
+            found = [_column(values, field, page) for field in self._columns]
+        return [page.offsets(), page.times(), *found]
 
 
-def _column(values: list[Any], field: pa.Field, piece: Piece) -> pa.Array:
+def _column(values: list[Any], field: pa.Field, page: TablePage) -> pa.Array:
     """Convert one column value by value, and name the first message that does not fit."""
     picked = [value.get(field.name) if isinstance(value, dict) else None for value in values]
     try:
         return _cast(picked, field.type)
     except (pa.ArrowException, OverflowError):
         place = next(place for place, value in enumerate(picked) if not _fits(value, field.type))
-        told = f" at offset {piece.offsets()[place]}" if piece.exact else ""
+        told = f" at offset {page.offsets()[place]}" if page.exact else ""
         raise ColumnMismatch(
             f"column {field.name!r} must be {field.type}, but the message{told} has {picked[place]!r:.80}"
         ) from None
@@ -166,15 +166,15 @@ class Inferred:
     def alone(self) -> "Inferred":
         return Inferred(self._names)
 
-    def survey(self, piece: Piece) -> pa.Array | None:
-        """Add the shape of a piece. The array that this may give can be passed to `batch`, which is then faster."""
+    def survey(self, page: TablePage) -> pa.Array | None:
+        """Add the shape of a page. The array that this may give can be passed to `batch`, which is then faster."""
         self._seen = True
-        array, shape = parse(piece.messages, self._shape)
+        array, shape = parse(page.messages, self._shape)
         if self._names is not None and not shape.record:
             self._picks = True
             before = {name: child for name, child in self._shape.fields.items() if name in self._names}
             array = None
-            shape = merge(Shape(self._shape.kinds, before), shape_of(_picked(piece, self._names)))
+            shape = merge(Shape(self._shape.kinds, before), shape_of(_picked(page, self._names)))
         self._shape = shape
         return array
 
@@ -190,12 +190,12 @@ class Inferred:
     def schema(self) -> pa.Schema:
         return _placed(self._fields)
 
-    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:
+    def batch(self, page: TablePage, parsed: pa.Array | None = None) -> pa.RecordBatch:
         if self._picks and self._names is not None and parsed is None:
-            array = build(_picked(piece, self._names), self._shape)
+            array = build(_picked(page, self._names), self._shape)
         else:
-            array = conform(parsed, piece.messages, self._shape)
-        return _batch(piece, self._found(array), self.schema)
+            array = conform(parsed, page.messages, self._shape)
+        return _batch(page, self._found(array), self.schema)
 
     def _found(self, array: pa.Array) -> list[pa.Array]:
         if self._names is None and not self._shape.record:
@@ -210,11 +210,11 @@ class Inferred:
         return [columns[name] if name in columns else pa.nulls(len(array)) for name in names]
 
 
-def _picked(piece: Piece, names: Sequence[str]) -> list[dict[str, Any] | None]:
+def _picked(page: TablePage, names: Sequence[str]) -> list[dict[str, Any] | None]:
     """Decode messages, and pick the named fields of each; None where it has none of them."""
     return [
         {name: value[name] for name in names if name in value} or None if isinstance(value, dict) else None
-        for value in decode(piece.messages)
+        for value in decode(page.messages)
     ]
 
 
@@ -232,5 +232,5 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _batch(piece: Piece, found: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([piece.offsets(), piece.times(), *found], schema=schema)
+def _batch(page: TablePage, found: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([page.offsets(), page.times(), *found], schema=schema)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from everbrook.client.errors import InvalidAnswer
-from everbrook.client.tables.shapes import MAX_DEPTH, TEXT, Kind, Shape, merge, shape_of, size_between
+from everbrook.client.tables.shapes import MAX_DEPTH, TEXT, Shape, ValueKind, merge, shape_of, size_between
 from everbrook.protocol.json_text import MAX_LEVELS, decode_mended, mend, too_deep
 
 _COLUMN = "messages"
@@ -169,7 +169,7 @@ def _fitted(value: Any, shape: Shape) -> Any:
         return text_of(value)
     if shape.record:
         return {name: _fitted(value[name], child) for name, child in shape.fields.items() if name in value}
-    if shape.kinds == Kind.LIST and shape.items is not None:
+    if shape.kinds == ValueKind.LIST and shape.items is not None:
         return [_fitted(item, shape.items) for item in value]
     return value
 
@@ -211,24 +211,24 @@ def _shape_of_array(array: pa.Array, depth: int = 0) -> Shape:
         raise _Inexact
     if pa.types.is_struct(type_):
         children = [_shape_of_array(child, depth + 1) for child in array.flatten()]
-        return Shape(Kind.OBJECT, {part.name: shape for part, shape in zip(type_, children, strict=True)})
+        return Shape(ValueKind.OBJECT, {part.name: shape for part, shape in zip(type_, children, strict=True)})
     if pa.types.is_list(type_):
-        return Shape(Kind.LIST, items=_shape_of_array(array.flatten(), depth + 1))
+        return Shape(ValueKind.LIST, items=_shape_of_array(array.flatten(), depth + 1))
     return Shape(_kinds_of(array))
 
 
-def _kinds_of(array: pa.Array) -> Kind:
+def _kinds_of(array: pa.Array) -> ValueKind:
     if array.null_count == len(array):
-        return Kind(0)
+        return ValueKind(0)
     if pa.types.is_integer(array.type):
         extremes = pc.min_max(array).as_py()
-        return Kind.INTEGER | size_between(extremes["min"], extremes["max"])
+        return ValueKind.INTEGER | size_between(extremes["min"], extremes["max"])
     if pa.types.is_floating(array.type):
         if not pc.max(pc.abs(array)).as_py() < _LARGEST_EXACT:
             raise _Inexact
-        return Kind.FLOAT
+        return ValueKind.FLOAT
     # What it reads as times are strings that look like times: they are read again, as strings.
-    return Kind.BOOLEAN if pa.types.is_boolean(array.type) else Kind.STRING
+    return ValueKind.BOOLEAN if pa.types.is_boolean(array.type) else ValueKind.STRING
 
 
 def _known(type_: pa.DataType) -> pa.DataType:

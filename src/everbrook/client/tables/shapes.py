@@ -20,7 +20,7 @@ _LARGEST_EXACT = 2**53
 _LARGEST = 2**63 - 1
 
 
-class Kind(IntFlag):
+class ValueKind(IntFlag):
     """The kinds of values that were met. Of `null` nothing is kept: every column may have it."""
 
     BOOLEAN = 1
@@ -37,23 +37,23 @@ class Kind(IntFlag):
     """An object with too many keys, or one nested too deeply."""
 
 
-_KINDS: dict[type, Kind] = {
-    type(None): Kind(0),
-    bool: Kind.BOOLEAN,
-    int: Kind.INTEGER,
-    float: Kind.FLOAT,
-    str: Kind.STRING,
-    list: Kind.LIST,
-    dict: Kind.OBJECT,
+_KINDS: dict[type, ValueKind] = {
+    type(None): ValueKind(0),
+    bool: ValueKind.BOOLEAN,
+    int: ValueKind.INTEGER,
+    float: ValueKind.FLOAT,
+    str: ValueKind.STRING,
+    list: ValueKind.LIST,
+    dict: ValueKind.OBJECT,
 }
 _TYPES = {
-    Kind(0): pa.null(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.INTEGER | Kind.LARGE: pa.int64(),
-    Kind.FLOAT: pa.float64(),
-    Kind.FLOAT | Kind.INTEGER: pa.float64(),
-    Kind.STRING: pa.string(),
+    ValueKind(0): pa.null(),
+    ValueKind.BOOLEAN: pa.bool_(),
+    ValueKind.INTEGER: pa.int64(),
+    ValueKind.INTEGER | ValueKind.LARGE: pa.int64(),
+    ValueKind.FLOAT: pa.float64(),
+    ValueKind.FLOAT | ValueKind.INTEGER: pa.float64(),
+    ValueKind.STRING: pa.string(),
 }
 TEXT = pa.string()
 
@@ -61,19 +61,19 @@ TEXT = pa.string()
 class Shape(Struct):
     """Which kinds of values there are; the fields of those that are objects, and the items of those that are lists."""
 
-    kinds: Kind = Kind(0)
+    kinds: ValueKind = ValueKind(0)
     fields: dict[str, "Shape"] = field(default_factory=dict)
     items: "Shape | None" = None
 
     @property
     def record(self) -> bool:
         """Whether all of them are objects whose fields can be columns."""
-        return self.kinds == Kind.OBJECT and bool(self.fields)
+        return self.kinds == ValueKind.OBJECT and bool(self.fields)
 
     @property
     def text(self) -> bool:
         """Whether they are written as text, though not all of them are strings."""
-        plain = self.kinds in _TYPES or self.kinds == Kind.LIST or self.record
+        plain = self.kinds in _TYPES or self.kinds == ValueKind.LIST or self.record
         return not plain
 
     @property
@@ -88,7 +88,7 @@ class Shape(Struct):
         """The type that holds all of them."""
         if self.record:
             return pa.struct([(name, child.type) for name, child in self.fields.items()])
-        if self.kinds == Kind.LIST:
+        if self.kinds == ValueKind.LIST:
             return pa.list_((self.items or Shape()).type)
         return _TYPES.get(self.kinds, TEXT)
 
@@ -99,39 +99,39 @@ def merge(one: Shape, other: Shape) -> Shape:
     for name, shape in other.fields.items():
         fields[name] = merge(fields[name], shape) if name in fields else shape
     items = merge(one.items, other.items) if one.items and other.items else one.items or other.items
-    kinds = one.kinds | other.kinds | (Kind.UNBOUNDED if len(fields) > MAX_FIELDS else Kind(0))
+    kinds = one.kinds | other.kinds | (ValueKind.UNBOUNDED if len(fields) > MAX_FIELDS else ValueKind(0))
     return Shape(kinds, fields, items)
 
 
 def shape_of(values: Sequence[Any], depth: int = 0) -> Shape:
     """Find the shape of values as a JSON decoder gives them."""
-    kinds = Kind(0)
+    kinds = ValueKind(0)
     for type_ in set(map(type, values)):
         kinds |= _KINDS[type_]
-    if depth == MAX_DEPTH and kinds & (Kind.LIST | Kind.OBJECT):
-        return Shape(kinds | Kind.UNBOUNDED)
-    if kinds & Kind.INTEGER:
+    if depth == MAX_DEPTH and kinds & (ValueKind.LIST | ValueKind.OBJECT):
+        return Shape(kinds | ValueKind.UNBOUNDED)
+    if kinds & ValueKind.INTEGER:
         kinds |= _size_of([value for value in values if type(value) is int])
     items = None
-    if kinds & Kind.LIST:
+    if kinds & ValueKind.LIST:
         items = shape_of(list(chain.from_iterable(value for value in values if type(value) is list)), depth + 1)
-    if not kinds & Kind.OBJECT:
+    if not kinds & ValueKind.OBJECT:
         return Shape(kinds, items=items)
     objects = [value for value in values if type(value) is dict]
     names = dict.fromkeys(chain.from_iterable(objects))
     if len(names) > MAX_FIELDS:
-        return Shape(kinds | Kind.UNBOUNDED, items=items)
+        return Shape(kinds | ValueKind.UNBOUNDED, items=items)
     fields = {name: shape_of([each[name] for each in objects if name in each], depth + 1) for name in names}
     return Shape(kinds, fields, items)
 
 
-def _size_of(integers: list[int]) -> Kind:
+def _size_of(integers: list[int]) -> ValueKind:
     return size_between(min(integers), max(integers))
 
 
-def size_between(lowest: int, highest: int) -> Kind:
+def size_between(lowest: int, highest: int) -> ValueKind:
     """Tell what must be said of integers from their lowest and their highest."""
     magnitude = max(-lowest, highest)
     if lowest < -_LARGEST - 1 or highest > _LARGEST:
-        return Kind.LARGE | Kind.HUGE
-    return Kind.LARGE if magnitude > _LARGEST_EXACT else Kind(0)
+        return ValueKind.LARGE | ValueKind.HUGE
+    return ValueKind.LARGE if magnitude > _LARGEST_EXACT else ValueKind(0)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from everbrook.client.tables.forms import Form
 from everbrook.client.tables.notebook import format_table
-from everbrook.client.tables.pieces import Piece
+from everbrook.client.tables.table_page import TablePage
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 HELD_BYTES = 64 * 1024 * 1024
 SHOWN_ROWS = 10
 
-Pieces = Callable[[str], Iterable[Piece]]
-"""Reads the pieces of a range from an offset to its end."""
+TablePages = Callable[[str], Iterable[TablePage]]
+"""Reads the pages of a range from an offset to its end."""
 
 
 class Surveyed(Struct):
     """What the first pass over a table kept, and the offset of the rest."""
 
-    held: list[tuple[Piece, pa.Array | None]]
+    held: list[tuple[TablePage, pa.Array | None]]
     rest: str | None
 
 
 class Table:
     """Rows of a stream, for everything that knows Arrow's C stream interface, any number of times."""
 
-    def __init__(self, name: str, form: Form, pieces: Pieces, offset: str, held_bytes: float = HELD_BYTES) -> None:
-        """Stand for the messages that `pieces` gives from an offset."""
+    def __init__(self, name: str, form: Form, pages: TablePages, offset: str, held_bytes: float = HELD_BYTES) -> None:
+        """Stand for the messages that `pages` gives from an offset."""
         self.name = name
         self._form = form
-        self._pieces = pieces
+        self._pages = pages
         self._offset = offset
         self._held_bytes = held_bytes
         self._surveyed: Surveyed | None = None
@@ -62,11 +62,11 @@ class Table:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read it, one batch for each page."""
         surveyed = self._survey()
-        for piece, parsed in surveyed.held:
-            yield self._form.batch(piece, parsed)
+        for page, parsed in surveyed.held:
+            yield self._form.batch(page, parsed)
         if surveyed.rest is not None:
-            for piece in self._pieces(surveyed.rest):
-                yield self._form.batch(piece)
+            for page in self._pages(surveyed.rest):
+                yield self._form.batch(page)
 
     def _survey(self) -> Surveyed:
         """Make the first pass if the form needs one, and keep what there is room for."""
@@ -76,14 +76,14 @@ class Table:
 
     def _see_all(self) -> Surveyed:
         surveyed, room, offset = Surveyed([], None), self._held_bytes, self._offset
-        for piece in self._pieces(offset):
-            parsed = self._form.survey(piece)
-            room -= len(piece.frames.data) + (0 if parsed is None else parsed.nbytes)
+        for page in self._pages(offset):
+            parsed = self._form.survey(page)
+            room -= len(page.frames.data) + (0 if parsed is None else parsed.nbytes)
             if room >= 0:
-                surveyed.held.append((piece, parsed))
+                surveyed.held.append((page, parsed))
             elif surveyed.rest is None:
                 surveyed.rest = offset
-            offset = piece.next_offset
+            offset = page.next_offset
         return surveyed
 
     # Consumers
@@ -118,7 +118,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Show the first rows."""
-        first = next(iter(self._pieces(self._offset)), None)
+        first = next(iter(self._pages(self._offset)), None)
         if first is None:
             return format_table(f"{self.name}: no messages", [], [])
         form = self._form.alone()

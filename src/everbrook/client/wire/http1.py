@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from everbrook.client._sync import parts
-from everbrook.client._sync.wire import Answer, Wire
+from everbrook.client._sync.wire import Response, Wire
 from everbrook.client.errors import InvalidAnswer
-from everbrook.client.wire.request import AnswerLate, ConnectionBroken, NotConnected, Request, shut
+from everbrook.client.wire.request import ConnectionBroken, NotConnected, Request, ResponseLate, shut
 
 CHUNK_BYTES = 64 * 1024
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -34,7 +34,7 @@ class PlainWire(Wire):
         self._other: Wire | None = None
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> Response:
         """Send a request, and give the answer with its body still to be read."""
         plain = _PLAIN.fullmatch(request.url)
         if plain is None:
@@ -47,7 +47,7 @@ class PlainWire(Wire):
         except BaseException:
             connection.close()
             raise
-        return _PlainAnswer(self, place, connection, answer)
+        return _PlainResponse(self, place, connection, answer)
 
     def _connected(self, place: str, timeout_secs: float) -> http.client.HTTPConnection:
         while (kept := self._kept(place)) is not None:
@@ -80,7 +80,7 @@ class PlainWire(Wire):
             self._other.close()
 
 
-class _PlainAnswer(Answer):
+class _PlainResponse(Response):
     """An answer whose body is read from its connection."""
 
     def __init__(
@@ -170,7 +170,7 @@ def _reading() -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise AnswerLate(str(error)) from error
+        raise ResponseLate(str(error)) from error
     except (http.client.HTTPException, OSError) as error:
         raise ConnectionBroken(str(error) or type(error).__name__) from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.wire.request import AnswerLate, ConnectionBroken, NotConnected, Request
+from everbrook.client.wire.request import ConnectionBroken, NotConnected, Request, ResponseLate
 
 # Every follower holds a connection, so there is no bound on them.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
@@ -61,7 +61,7 @@ def translated(request: Request) -> Iterator[None]:
 def _kind_of(error: httpx2.TransportError) -> type[ConnectionBroken]:
     if isinstance(error, _NEVER_SENT):
         return NotConnected
-    return AnswerLate if isinstance(error, httpx2.ReadTimeout) else ConnectionBroken
+    return ResponseLate if isinstance(error, httpx2.ReadTimeout) else ConnectionBroken
 
 
 def timeouts_of(request: Request) -> httpx2.Timeout:

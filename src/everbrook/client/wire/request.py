@@ -5,7 +5,7 @@ without a wire of its own, so that the command line, which has one, never waits 
 
 ConnectionBroken    the request may have been done or not
 ├── NotConnected    it was never sent
-└── AnswerLate      no answer, or no more of it, came in time
+└── ResponseLate      no answer, or no more of it, came in time
 """
 
 import socket
@@ -24,7 +24,7 @@ class NotConnected(ConnectionBroken):
     """No connection could be made, so the request was not sent."""
 
 
-class AnswerLate(ConnectionBroken):
+class ResponseLate(ConnectionBroken):
     """Nothing arrived within the timeout."""
 
 

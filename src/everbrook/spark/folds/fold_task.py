@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from everbrook.client.content import JSON, Kind, kind_of
 from everbrook.client.models import Snapshot
-from everbrook.client.tables.pieces import Piece
+from everbrook.client.tables.table_page import TablePage
 from everbrook.protocol.content_type import parse_media_type
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyProducers
 from everbrook.protocol.frames import Frames
@@ -76,7 +76,7 @@ def load_function(name: str) -> Function:
 
 def messages_of(frames: Frames) -> pa.RecordBatch:
     """Return a page as the record batch that a function gets."""
-    piece = Piece(frames=frames)
+    piece = TablePage(frames=frames)
     columns = [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from everbrook.client.content import Kind, kind_of
-from everbrook.client.tables.pieces import Piece
+from everbrook.client.tables.table_page import TablePage
 from everbrook.protocol.offset import OFFSET_DIGITS
 
 MAX_ROWS = 50_000
@@ -28,7 +28,7 @@ class StreamPiece(Struct, frozen=True):
 
     stream: str
     content_type: str
-    piece: Piece
+    piece: TablePage
 
 
 class Bundle:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from everbrook.client.errors import StreamRewound
 from everbrook.client.refusals import header_of
-from everbrook.client.tables.pieces import Piece, pieces_of
+from everbrook.client.tables.table_page import TablePage, pieces_of
 from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.connection import Connection
@@ -75,7 +75,7 @@ def _overlapped(
     reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: ThreadPoolExecutor
 ) -> Iterator[StreamPiece]:
     """Request the first pages of the next streams while one is being read, and the next page of that one."""
-    ahead: deque[tuple[Range, str, Iterator[Piece], Future[Piece | None]]] = deque()
+    ahead: deque[tuple[Range, str, Iterator[TablePage], Future[TablePage | None]]] = deque()
     while ahead or waiting:
         while waiting and len(ahead) < AHEAD:
             range_, content_type = waiting.popleft()
@@ -94,7 +94,7 @@ class Reading(Struct, frozen=True):
     exact: bool
     fail_on_data_loss: bool
 
-    def pieces(self, range_: Range) -> Iterator[Piece]:
+    def pieces(self, range_: Range) -> Iterator[TablePage]:
         """Read a range, and check that it is complete."""
         end = range_.start
         try:
@@ -110,7 +110,7 @@ class Reading(Struct, frozen=True):
         if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
             self._lost(range_, f"ends at {end}; {range_.end} was to be read", None)
 
-    def from_response(self, range_: Range, response: Response) -> Iterator[Piece]:
+    def from_response(self, range_: Range, response: Response) -> Iterator[TablePage]:
         """Read a range whose first page was requested already."""
         usable = response.status == OK and response.headers.get(b"content-type") == FRAMES
         # Another incarnation of the stream has other messages at the same offsets. The general client raises that.
@@ -120,17 +120,17 @@ class Reading(Struct, frozen=True):
         frames = decode_frames(response.body)
         rest = range_
         if len(frames):
-            piece = Piece(frames=frames)
+            piece = TablePage(frames=frames)
             yield piece
             rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=response.incarnation)
         if rest.start != range_.end:
             yield from self.pieces(rest)
 
-    def _bounded(self, range_: Range) -> Iterator[Piece]:
+    def _bounded(self, range_: Range) -> Iterator[TablePage]:
         stream = self.connection.stream(range_.name)
         try:
             for frames in stream.frames(range_.start, until=range_.end, incarnation=range_.incarnation):
-                yield Piece(frames=frames)
+                yield TablePage(frames=frames)
         except OffsetGone as gone:
             earliest = header_of(gone, "Stream-Earliest-Offset")
             # A fresh range begins with whatever is retained, so a cut at its beginning is no loss.
@@ -139,7 +139,7 @@ class Reading(Struct, frozen=True):
             if earliest is not None and range_.start < earliest < range_.end:
                 yield from self._bounded(replace(range_, start=earliest, fresh=True))
 
-    def _forked(self, range_: Range) -> Iterator[Piece]:
+    def _forked(self, range_: Range) -> Iterator[TablePage]:
         """Read through a fork (§4.2). If the task is killed, the fork expires."""
         name = f"{range_.name}-spark-{uuid4().hex}"
         fork = self.connection.stream(range_.name).fork(name, offset=range_.end, ttl_secs=FORK_TTL_SECS)

@@ -5,11 +5,11 @@ import socket
 from dataclasses import asdict, dataclass
 from time import perf_counter_ns
 
-from bench.answers import expected_status_line, header_value
 from bench.channel import LoadFailed
 from bench.meter import Meter
 from bench.processes import HOST, ServerProcess
 from bench.requests import format_request
+from bench.responses import expected_status_line, header_value
 from bench.streams import SetupFailed
 from bench.summary import percentile
 
@@ -21,7 +21,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A whole answer. Header names are lower-case."""
 
     headers: dict[str, str]
@@ -50,7 +50,7 @@ def ask(
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
     expected: int = _OK,
-) -> Answer:
+) -> Response:
     """Ask once, and take no other answer than the expected one."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECS)
     try:
@@ -61,7 +61,7 @@ def ask(
         connection.close()
     if answer.status != expected:
         raise SetupFailed(f"{method} {path} must be answered with {expected}, got {answer.status}: {content[:200]!r}")
-    return Answer({name.lower(): value for name, value in answer.getheaders()}, content)
+    return Response({name.lower(): value for name, value in answer.getheaders()}, content)
 
 
 class Line:

@@ -77,7 +77,7 @@ def live_frames(page: Page, url: str, per_sec: int = 1000) -> Figure:
         client.stream("bench/live").create()
     page.goto(f"{url}/ui/#/stream/v1/stream/bench/live")
     page.locator(".state.live").wait_for()
-    command = [sys.executable, "-m", "bench.page.writing", url, "bench/live", "--per-sec", str(per_sec)]
+    command = [sys.executable, "-m", "bench.page.writer", url, "bench/live", "--per-sec", str(per_sec)]
     with subprocess.Popen([*command, "--seconds", str(SECONDS + 4)]) as writer:
         page.locator(".message").first.wait_for()
         busy = _frames(page, SECONDS)

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import everbrook.spark
 from bench.channel import Expectation, LoadFailed
-from bench.extensions.filling import send_all
+from bench.extensions.bulk_fill import send_all
 from bench.extensions.section import Section
 from bench.requests import format_request
 from bench.spark.figures import Figure, at_least, at_most, section_of

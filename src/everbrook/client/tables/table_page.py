@@ -1,4 +1,4 @@
-"""Pieces: the messages of one answer as columns, with their offsets and times.
+"""TablePages: the messages of one answer as columns, with their offsets and times.
 
 A server with the extension frames gives the offsets and time of each message, and the bytes are used without a copy.
 The pages of other servers give only the messages of JSON, and the offsets of whole pages.
@@ -24,7 +24,7 @@ OFFSET = pa.string()
 _NOTHING = array("Q")
 
 
-class Piece(Struct, frozen=True, kw_only=True):
+class TablePage(Struct, frozen=True, kw_only=True):
     """Consecutive messages. If the frames have no times, the times are null."""
 
     frames: Frames
@@ -39,7 +39,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
     @property
     def next_offset(self) -> str:
-        """Where the next piece begins."""
+        """Where the next page begins."""
         return f"{self.frames.ends[-1]:0{OFFSET_DIGITS}d}" if self.exact else self.ends
 
     @property
@@ -95,7 +95,7 @@ def _text(column: pa.Array) -> pa.Array:
         return pa.array([bytes(value).decode("utf-8", "replace") for value in column.to_pylist()], pa.string())
 
 
-def pieces_of(page: Page) -> Iterator[Piece]:
+def table_pages_of(page: Page) -> Iterator[TablePage]:
     """Give the messages of a page of a server that does not know frames."""
     messages = _split(page)
     if not messages:
@@ -104,7 +104,7 @@ def pieces_of(page: Page) -> Iterator[Piece]:
     data = trailer.join(messages) + trailer
     ends = array("Q", accumulate(len(message) + len(trailer) for message in messages))
     frames = Frames(0, len(trailer), ends, _NOTHING, data)
-    yield Piece(frames=frames, exact=False, begins=page.offset, ends=page.next_offset)
+    yield TablePage(frames=frames, exact=False, begins=page.offset, ends=page.next_offset)
 
 
 def _split(page: Page) -> list[bytes]:

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.extensions.asking import ask
 from bench.extensions.section import Section
 from bench.extensions.store import store_folder
+from bench.extensions.timed_request import ask
 from bench.meter import Meter
 from bench.processes import process_cpu_ns, resident_bytes
 from bench.streams import stream_path
