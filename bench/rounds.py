@@ -47,7 +47,7 @@ class Contest:
 
 
 def take_turns(case: Case, contest: Contest, rounds: int, seconds: float) -> list[Turns]:
-    """Start all servers afresh and load one after the other, round by round. Gives the turns of each subject."""
+    """Start all servers afresh and load one after the other, round by round. Returns the turns of each subject."""
     servers = contest.servers
     samples: list[list[Sample]] = [[] for _ in servers]
     with ExitStack() as stack:

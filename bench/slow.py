@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(port: int, count: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Give the latencies of the client without and beside slow sockets, in turns."""
+    """Return the latencies of the client without and beside slow sockets, in turns."""
     without: list[list[float]] = []
     beside: list[list[float]] = []
     with socket.create_connection((HOST, port)) as client:
@@ -95,7 +95,7 @@ def _ask(client: socket.socket, request: bytes) -> float:
 
 
 def typical(rounds: list[list[float]], share: float = 0.99) -> float:
-    """Give the latency that so large a share is not above, in the median round."""
+    """Return the latency that so large a share is not above, in the median round."""
     return median(sorted(latencies)[int(len(latencies) * share)] for latencies in rounds)
 
 

@@ -58,7 +58,7 @@ def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
 
 
 def from_checkout(subject: Subject, folder: Path) -> tuple[Subject, Subject]:
-    """Give a subject as one that is compared with the same server from another checkout, and that one."""
+    """Return a subject as one that is compared with the same server from another checkout, and that one."""
     (ours,) = (word for word in subject.command(0) if word in MODES)
     before = replace(
         subject,

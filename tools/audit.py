@@ -43,7 +43,7 @@ def foreign_licences(names: Sequence[str], allowed: Collection[str] = ALLOWED.ke
 
 
 def licence_of(name: str) -> str:
-    """Give what a package says of its licence, the newest way of saying it first."""
+    """Return what a package says of its licence, the newest way of saying it first."""
     told = metadata(name)
     classified = [line for line in told.get_all("Classifier") or [] if line.startswith("License ::")]
     expression, text = ("".join(told.get_all(field) or []) for field in ("License-Expression", "License"))
@@ -51,12 +51,12 @@ def licence_of(name: str) -> str:
 
 
 def pinned(lock: Path) -> list[str]:
-    """Give the names of the packages in a lock."""
+    """Return the names of the packages in a lock."""
     return _PINNED.findall(lock.read_text(encoding="utf-8"))
 
 
 def reachable(url: str) -> bool:
-    """Tell whether a service answers at all, whatever it says."""
+    """Return whether a service answers at all, whatever it says."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECS):  # noqa: S310 - https, or what a test gives
             return True
@@ -67,7 +67,7 @@ def reachable(url: str) -> bool:
 
 
 def known_faults(lock: Path, url: str) -> int:
-    """Have pip-audit look up every package of a lock. Gives its exit code; it prints what it finds."""
+    """Have pip-audit look up every package of a lock. Returns its exit code; it prints what it finds."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), "--no-deps", "--disable-pip"]
     service = ["--vulnerability-service", "osv", "--osv-url", url, "--progress-spinner", "off"]
     return subprocess.run([*command, *service], check=False).returncode  # noqa: S603 - with arguments of our own

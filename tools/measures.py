@@ -54,7 +54,7 @@ class Measure(NamedTuple):
 
 
 def measure(files: dict[str, str]) -> list[Measure]:
-    """Give the measures of a tree, which is the texts of its files by their paths."""
+    """Return the measures of a tree, which is the texts of its files by their paths."""
     modules = [Module(PurePosixPath(path), text, ast.parse(text)) for path, text in sorted(files.items())]
     source = [module for module in modules if module.path.parts[0] == SOURCE]
     own = [module for module in source if GENERATED.isdisjoint(module.path.parts)]

@@ -63,14 +63,14 @@ class Mutant(NamedTuple):
         return f"{self.path}:{self.line}: {_shorten(self.was)}  →  {_shorten(self.becomes)}"
 
     def text(self, original: str) -> str:
-        """Give the text of the module with the change."""
+        """Return the text of the module with the change."""
         tree = ast.parse(original)
         _put(tree, list(ast.walk(tree))[self.place], self.replacement)
         return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def mutants_of(path: Path, text: str, lines: Container[int]) -> Iterator[Mutant]:
-    """Give every mutant of a module whose change begins on one of these lines."""
+    """Yield every mutant of a module whose change begins on one of these lines."""
     nodes = list(ast.walk(ast.parse(text)))
     excluded = {id(inner) for node in nodes for part in _excluded(node) for inner in ast.walk(part)}
     for place, node in enumerate(nodes):
@@ -80,7 +80,7 @@ def mutants_of(path: Path, text: str, lines: Container[int]) -> Iterator[Mutant]
 
 
 def _excluded(node: ast.AST) -> Iterator[ast.AST]:
-    """Give the parts of a node that are not mutated: annotations, imports for types, subscripts (mostly of types)."""
+    """Yield the parts of a node that are not mutated: annotations, imports for types, subscripts (mostly of types)."""
     if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
         yield node.annotation
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns:
@@ -173,7 +173,7 @@ def _shorten(text: str) -> str:
 
 
 def changed_lines(base: str) -> Mapping[Path, Container[int]]:
-    """Give the lines of each module of ours that differ from a commit, those of the working tree included."""
+    """Return the lines of each module of ours that differ from a commit, those of the working tree included."""
     diff = _run("git", "diff", "-U0", "--no-renames", base, "--", "src/*.py").splitlines()
     lines: dict[Path, set[int]] = {}
     path = Path()
@@ -187,7 +187,7 @@ def changed_lines(base: str) -> Mapping[Path, Container[int]]:
 
 
 def find_tests(path: Path) -> list[str]:
-    """Give the test files that carry a module's name, or import a name that it defines; else those of its package."""
+    """Return the test files that carry a module's name, or import a name that it defines; else those of its package."""
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     tree = ast.parse((ROOT / path).read_text())
     names = {node.name for node in tree.body if isinstance(node, definitions)} | {path.stem}
@@ -201,7 +201,7 @@ def find_tests(path: Path) -> list[str]:
 
 @cache
 def _imported(file: Path, package: str) -> set[str]:
-    """Give what a file imports of one of our packages."""
+    """Return what a file imports of one of our packages."""
     imports = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom))
     ours = (node for node in imports if f"{node.module}.".startswith(f"everbrook.{package}."))
     return {alias.name for node in ours for alias in node.names}
@@ -223,7 +223,7 @@ class Runner:
             self._copies.put(place)
 
     def kills(self, mutant: Mutant, timeouts: dict[Path, float]) -> bool:
-        """Tell whether the tests fail on a mutant, or time out."""
+        """Return whether the tests fail on a mutant, or time out."""
         place = self._copies.get()
         target = place / mutant.path.relative_to("src")
         original = target.read_text()
@@ -235,7 +235,7 @@ class Runner:
             self._copies.put(place)
 
     def seconds(self, path: Path) -> float:
-        """Run the tests of a module on the untouched code, and give how long they take."""
+        """Run the tests of a module on the untouched code, and return how long they take."""
         place = self._copies.get()
         began = time.monotonic()
         try:

@@ -79,7 +79,7 @@ def take_turn(port: int, case: Case, client: str, round_number: int) -> Turn:
 
 
 def turn_of(case: Case, client: str, round_number: int, result: Mapping[str, Any]) -> Turn:
-    """Give the figures of a client that has done all that it was to do."""
+    """Return the figures of a client that has done all that it was to do."""
     if result["done"] != case.messages or result.get("last", case.messages - 1) != case.messages - 1:
         raise LoadFailed(f"{client} was to do {case.messages} in {case.name!r}, and did {result['done']}")
     latencies = sorted(result.get("latencies", ())) or [0.0]
@@ -132,7 +132,7 @@ def _append_live(url: str, case: Case) -> None:
 
 @contextlib.contextmanager
 def _stream(port: int, case: Case) -> Iterator[str]:
-    """Give a stream: one that is read keeps its messages for all turns, any other is new for each."""
+    """Yield a stream: one that is read keeps its messages for all turns, any other is new for each."""
     path = stream_path(f"bench-{case.name if case.filled else time.monotonic_ns()}")
     if not (case.filled and path in _filled):
         create_stream(port, path, StreamPlan(JSON, tuple(batches(case)) if case.filled else ()))

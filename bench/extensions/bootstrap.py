@@ -105,7 +105,7 @@ def _catch_up(server: ServerProcess, case: CatchUp, number: int) -> Transfer:
 
 
 def bootstrap(port: int, case: CatchUp, bytes_per_second: float | None) -> int:
-    """Read a bootstrap, no faster than told; gives how many bytes its body had. It must be as long as its parts are."""
+    """Read a bootstrap, no faster than told. Returns the length of its body, which must be that of its parts."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_TIMEOUT_SECS)
     try:
         connection.request("GET", f"{_PATH}/__ds/bootstrap")

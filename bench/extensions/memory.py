@@ -12,7 +12,7 @@ _FORGET_PEAK = "5"
 
 
 def peak_bytes(pid: int) -> int:
-    """Give the greatest resident memory of a process since the kernel was told to forget it."""
+    """Return the greatest resident memory of a process since the kernel was told to forget it."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     match = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
     if match is None:

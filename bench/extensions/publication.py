@@ -75,7 +75,7 @@ def _turn(server: ServerProcess, number: int, size: Size, meanwhile: str, *how: 
 
 
 def _appends(server: ServerProcess, seconds: float) -> tuple[list[float], float]:
-    """Append for so long; gives the latencies in order, and how many there were a second."""
+    """Append for so long; returns the latencies in order, and how many there were a second."""
     plans = [repeat(format_request("POST", _PATH, b"x" * 100, _BYTES)) for _ in range(_CONNECTIONS)]
     meter = Meter(server.pid)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

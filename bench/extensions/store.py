@@ -20,7 +20,7 @@ _LIMITS = {
 
 @contextmanager
 def store_folder() -> Iterator[Path]:
-    """Give an empty folder on the disk of the code, for as long as the block lasts."""
+    """Yield an empty folder on the disk of the code, for as long as the block lasts."""
     DATA.mkdir(exist_ok=True)
     with TemporaryDirectory(prefix="bench-", dir=DATA) as folder:
         yield Path(folder)

@@ -39,7 +39,7 @@ class Timing:
     payload_bytes: int
 
     def sample(self) -> dict[str, str | int | float]:
-        """Give the figures by name."""
+        """Return the figures by name."""
         return asdict(self)
 
 
@@ -73,7 +73,7 @@ class Line:
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def exchange(self, request: bytes, *, bodiless: bool) -> int:
-        """Ask, and give the length of the payload; every answer has to be a 200 that says how long it is."""
+        """Ask, and return the length of the payload; every answer has to be a 200 that says how long it is."""
         self._socket.sendall(request)
         received = self._socket.recv_into(self._buffer)
         while (end := self._buffer.find(_HEAD_END, 0, received)) < 0:
@@ -126,5 +126,5 @@ def time_request(server: ServerProcess, method: str, path: str, seconds: float) 
 
 
 def quietest(timings: list[Timing]) -> Timing:
-    """Give the round that other work on the machine disturbed least."""
+    """Return the round that other work on the machine disturbed least."""
     return min(timings, key=lambda timing: timing.p99_ms)

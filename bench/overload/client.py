@@ -130,7 +130,7 @@ class Client(asyncio.Protocol):
             self._received = received[self._take_each(received, now) :]
 
     def _take_each(self, received: bytes, now: float) -> int:
-        """Take answers one by one. Gives the place of the first that is not whole."""
+        """Take answers one by one. Returns the place of the first that is not whole."""
         position = 0
         while (end := received.find(_HEAD_END, position)) >= 0:
             head, end = received[position:end], end + len(_HEAD_END)

@@ -33,7 +33,7 @@ class Use:
         return cls(perf_counter(), process_cpu_ns(pid) / 1e9, starved_ns / 1e9)
 
     def until(self, later: "Use") -> "Use":
-        """Give the difference; `at` is how long it took."""
+        """Return the difference; `at` is how long it took."""
         return Use(later.at - self.at, later.cpu_secs - self.cpu_secs, later.starved_secs - self.starved_secs)
 
 
@@ -153,7 +153,7 @@ def summarize(tallies: list[Tally], used: Use) -> Phase:
 
 
 def _at_ms(answered: list[tuple[float, int]], place: float) -> float:
-    """Give the latency that so many are not above."""
+    """Return the latency that so many are not above."""
     seen = 0
     for secs, count in answered:
         seen += count

@@ -70,7 +70,7 @@ def _postgres(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _captured(scene: Scene, url: str) -> Iterator[tuple[Server, "psycopg.Connection", str]]:
-    """Give a server, a connection with an empty table, and the folder of a query. All are gone after it."""
+    """Yield a server, a connection with an empty table, and the folder of a query. All are gone after it."""
     with scene.servers() as servers, psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_TABLE)
         try:

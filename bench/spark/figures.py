@@ -18,7 +18,7 @@ class Aim:
     at_least: bool
 
     def met(self, figure: float) -> bool:
-        """Tell whether a figure reaches it."""
+        """Return whether a figure reaches it."""
         return figure >= self.value if self.at_least else figure <= self.value
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Figure:
         return better if self.unit.endswith("/s") else 1 / better
 
     def row(self) -> tuple[str, ...]:
-        """Give the line of the table."""
+        """Return the line of the table."""
         theirs = f"{median(self.theirs):,.1f}" if self.theirs else "-"
         ratio = "-" if self.ratio is None else f"{self.ratio:.1f}"
         aim = "" if self.aim is None else str(self.aim)

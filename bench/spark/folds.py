@@ -102,7 +102,7 @@ def _fold_anew(scene: Scene, server: Server, streams: int) -> float:
 
 
 def _by_query(scene: Scene, server: Server, names: Sequence[str], events: int) -> list[float]:
-    """Tell how long the batches of a query without an end take that fold what is appended."""
+    """Return how long the batches of a query without an end take that fold what is appended."""
     query = _query(scene, server, None)
     try:
         query.processAllAvailable()
@@ -153,7 +153,7 @@ def _event(number: int, keys: int) -> bytes:
 
 @contextmanager
 def _watching() -> Iterator[dict[str, int]]:
-    """Look at the memory of this process and of what Spark has started, and give the most of it, in MB."""
+    """Look at the memory of this process and of what Spark has started, and return the most of it, in MB."""
     peaks, ended = {"python": 0, "java": 0}, threading.Event()
 
     def look() -> None:
@@ -232,7 +232,7 @@ class _Counted(httpx2.SyncByteStream):
 
 
 def _materialise(url: str, name: str, entities: int) -> tuple[float, float]:
-    """Give the bytes and the milliseconds that a new client takes to have the state."""
+    """Return the bytes and the milliseconds that a new client takes to have the state."""
     transport = _Counting()
     plain = {"accept-encoding": "identity"}  # of both: events that are so much alike would be next to nothing
     with httpx2.Client(transport=transport) as http, Client(url, http=http, headers=plain) as client:

@@ -102,7 +102,7 @@ def _append(scene: Scene, client: Client, arrivals: Arrivals) -> Iterator[float]
 
 
 def _anatomy(case: str, query: StreamingQuery) -> str:
-    """Tell what Spark took how long for in its last batches."""
+    """Return what Spark took how long for in its last batches."""
     spans = [progress.durationMs for progress in query.recentProgress if progress.numInputRows]
     names = ("walCommit", "queryPlanning", "addBatch", "commitOffsets")
     parts = [f"{name} {median(span.get(name, 0) for span in spans):.0f}" for name in names] if spans else ["unknown"]

@@ -94,7 +94,7 @@ class Scene:
             yield [Server(process.port, ours=place == 0) for place, process in enumerate(started)]
 
     def checkpoint(self) -> str:
-        """Give a folder for the checkpoint of a query that was never run."""
+        """Return a folder for the checkpoint of a query that was never run."""
         return str(self.folder / f"checkpoint-{next(_numbers)}")
 
     def stream(self, options: dict[str, str]) -> DataFrame:

@@ -68,7 +68,7 @@ class _Call(asyncio.Protocol):
 
 
 def _whole(data: bytes) -> int | None:
-    """Give where the first request ends, if it is whole."""
+    """Return where the first request ends, if it is whole."""
     head = data.find(_HEAD_END)
     length = _LENGTH.search(data, 0, head + 2) if head >= 0 else None
     if length is None:

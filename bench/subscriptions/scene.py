@@ -41,12 +41,12 @@ def serve(mode: str, folder: Path) -> ServerProcess:
 
 
 def path_of(folder: int, number: int, below: str = "bench") -> str:
-    """Give the path of a stream below the stream root."""
+    """Return the path of a stream below the stream root."""
     return f"{below}/{folder:05d}/{number}"
 
 
 def name_of(folder: int) -> str:
-    """Give the id of the subscription to a folder."""
+    """Return the id of the subscription to a folder."""
     return f"sub-{folder:05d}"
 
 

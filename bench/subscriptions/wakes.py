@@ -110,7 +110,7 @@ async def _round(server: ServerProcess, arrivals: Arrivals, number: int, size: S
 
 
 def _plans(number: int, size: Size) -> dict[str, Plan]:
-    """Give what is appended in a round, and whom that wakes. No pull-wake is woken twice: nobody claims it."""
+    """Return what is appended in a round, and whom that wakes. No pull-wake is woken twice: nobody claims it."""
     half = size.subscriptions // 2
     each = min(int(size.rate * size.waking_secs), half // size.rounds)
     folders = range(number * each, (number + 1) * each)
@@ -152,7 +152,7 @@ async def _until(moment_ns: int) -> None:
 
 
 async def _latencies_ns(waits: list[tuple[int, "asyncio.Future[int]"]]) -> list[int]:
-    """Give how long after the answer each wake was there. One that was there before took no time."""
+    """Return how long after the answer each wake was there. One that was there before took no time."""
     try:
         async with asyncio.timeout(_PATIENCE_SECS):
             return [max(0, await woken - answered_ns) for answered_ns, woken in waits]
@@ -191,7 +191,7 @@ def _section(mode: str, size: Size, turns: list[Turn]) -> Section:
 
 
 def _quietest(turns: list[Turn], kind: str) -> Turn:
-    """Give the round that other work on the machine disturbed least."""
+    """Return the round that other work on the machine disturbed least."""
     return min((turn for turn in turns if turn.kind == kind), key=lambda turn: turn.p99_ms + turn.append_p99_ms)
 
 

@@ -30,7 +30,7 @@ _TOGETHER = "10 minutes"
 
 
 def events_of(changes: DataFrame) -> DataFrame:
-    """Give the events that matter, of changes in either dialect.
+    """Return the events that matter, of changes in either dialect.
 
     An event was when it says that it was (`at`), or else when it was appended; and never later than that: one clock
     that is a year ahead would make everybody else late.

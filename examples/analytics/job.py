@@ -61,7 +61,7 @@ class Analytics:
             query.awaitTermination()
 
     def start(self, every: str = "1 second") -> list[Any]:
-        """Begin to count what comes, and give the queries."""
+        """Begin to count what comes, and return the queries."""
         trigger = {"processingTime": every}
         return [self._facts(trigger), self._minutes(trigger), self._funnels(trigger)]
 

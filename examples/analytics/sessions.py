@@ -34,7 +34,7 @@ class Appended(Struct, frozen=True):
 
 
 def generate(seed: int, sessions: int, begin: datetime) -> list[Appended]:
-    """Give the events of so many sessions, in the order in which they are appended."""
+    """Return the events of so many sessions, in the order in which they are appended."""
     random = Random(seed)  # noqa: S311 - it has to be the same each time, not secret
     tales = [_Tale(random, f"sessions/{seed}-{number}", begin) for number in range(sessions)]
     told = [each for tale in tales for each in tale.tell()]

@@ -87,7 +87,7 @@ async def stop(chat: Name, turn: Name) -> None:
 
 
 async def converse(chat: str, turn: str, question: str) -> AsyncIterator[dict[str, str]]:
-    """Give the messages of a turn."""
+    """Yield the messages of a turn."""
     yield {"type": "question", "text": question}
     earlier = [other for other in await turns_of(chat) if other < turn]
     said = [message for other in earlier for message in await stream_of(chat, other).read().all()]

@@ -23,7 +23,7 @@ class LockHeld(Exception):
 
 
 def take_lock(path: Path, *, wait: bool = False, mode: int = 0o644) -> int:
-    """Lock a file, which is made if it is missing, and give its descriptor: to close that releases the lock.
+    """Lock a file, which is made if it is missing, and return its descriptor: to close that releases the lock.
 
     If another process has the lock, wait for it, or raise `LockHeld`.
     """
@@ -53,7 +53,7 @@ def locked(path: Path, *, wait: bool = False, mode: int = 0o644) -> Iterator[Non
 
 
 def find_owner(path: Path) -> int | None:
-    """Give the process that has the lock of a file: None if nobody has it, `UNKNOWN` if it has not written its id."""
+    """Return the process that has the lock of a file: None if nobody has it, `UNKNOWN` if it has not written its id."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,7 @@
 """Lazy imports: a package loads the module of a name when the name is first used (PEP 562).
 
-So a program loads only the modules that it uses: a command that appends a message loads no reader, a task of Spark
-loads no lake. A package lists each such name twice: imported under `TYPE_CHECKING`, and in the table that it gives to
-`lazy_imports`.
+So a program loads only the modules that it uses: a command that appends a message does not load the reader. A package
+lists each such name twice: imported under `TYPE_CHECKING`, and in the table that it passes to `lazy_imports`.
 """
 
 from collections.abc import Callable, Mapping

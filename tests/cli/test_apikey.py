@@ -61,7 +61,7 @@ def test_a_file_must_be_named(run: Run, command: list[str]) -> None:
 
 def test_a_list_of_a_missing_file_says_how_to_make_it(run: Run, file: str) -> None:
     ran = run("apikey", "list")
-    assert (ran.code, "`everbrook apikey create` makes it" in ran.err) == (1, True)
+    assert (ran.code, "`everbrook apikey create` creates it" in ran.err) == (1, True)
 
 
 def test_a_damaged_file_is_not_overwritten(run: Run, folder: Path) -> None:

@@ -191,14 +191,14 @@ def test_what_arrives_is_sent_at_once(run: Run, values: str) -> None:
         ("json", (), b"1\n{\n", "standard input, line 2: '{' is not JSON"),
         ("json", (), b"1 2\n", "'1 2' is not JSON"),
         ("json", (), b'"\xff"\n', "is not JSON"),
-        ("json", (), b"", "there is nothing to append"),
+        ("json", (), b"", "nothing to append"),
         ("json", ("--binary",), b"x", "--binary is not for JSON streams"),
         ("text", ("--json",), b"1", "--json is for JSON streams, and this one is text/plain"),
         ("text", ("--binary", "--lines"), b"x", "--binary can't be combined with --lines or --json"),
         ("text", ("--producer", "p", "--if-match", "0", "x"), b"", "can't be combined"),
         ("text", ("--anew", "x"), b"", "--anew needs --producer"),
         ("text", ("--file", "missing"), b"", "missing"),
-        ("text", (), b"", "there is nothing to append: the input is empty"),
+        ("text", (), b"", "nothing to append: the input is empty"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(

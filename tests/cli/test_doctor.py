@@ -142,7 +142,7 @@ def test_a_slow_disk_is_a_warning(folder: Path) -> None:
 def test_a_clock_that_is_wrong_is_a_warning(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
     state, message = findings(run("doctor", "--json"))["server's clock"]
-    assert (state, "have both keep time (NTP)" in message) == ("warn", True)
+    assert (state, "synchronise both (NTP)" in message) == ("warn", True)
 
 
 def test_a_time_that_can_not_be_read_is_none(run: Run) -> None:
@@ -217,7 +217,7 @@ def test_damaged_streams_are_a_warning_that_names_them(folder: Path, store: Path
     (state, message), (_, advice) = stores_of(folder)
     assert state == "warn"
     assert f"{store}: stream 'text' is readable up to offset 307205 of 307205: journal/" in message
-    assert advice.endswith(f"`everbrook check {store}` says more, `everbrook repair {store}` mends it")
+    assert advice.endswith(f"`everbrook check {store}` lists the damage, `everbrook repair {store}` repairs it")
 
 
 def test_a_store_that_takes_no_changes_is_a_failure(run: Run, folder: Path, store: Path) -> None:

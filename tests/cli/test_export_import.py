@@ -341,10 +341,10 @@ def test_an_archive_does_not_say_which_server_it_is_imported_to(run: Run, target
 @pytest.mark.parametrize(
     "line, code, words",
     [
-        ((), 2, "say what to export"),
-        (("s", "--all"), 2, "name streams, or give --prefix or --all, not both"),
+        ((), 2, "nothing to export"),
+        (("s", "--all"), 2, "name streams, or pass --prefix or --all, not both"),
         (("--all", "--bucket", "b"), 2, "--all can't be combined"),
-        (("s", "--resume"), 2, "--resume and --force are for a file"),
+        (("s", "--resume"), 2, "--resume and --force need a file"),
         (("s", "-o", "no/folder/f"), 2, "can't be written"),
         (("nothing",), 3, "there is no such stream"),
         (("--bucket", "nobucket"), 3, "there is no bucket 'nobucket'"),

@@ -113,7 +113,7 @@ def test_a_stream_that_is_not_there_is_exit_code_3(run: Run, command: str) -> No
     [
         (("tail", "s", "-n", "x"), 2, "'x' is neither a number of messages nor + and a number"),
         (("read", "s", "--last", "0"), 2, "0 is not in the range"),
-        (("read", "s", "--last", "1", "--offset", "0"), 2, "give one of them"),
+        (("read", "s", "--last", "1", "--offset", "0"), 2, "pass one of them"),
         (("read", "s", "--offset", "x"), 1, "offset must be one that this server issued"),
         (("read", "s", "--at", "x"), 1, "at must be an RFC 3339 timestamp"),
         (("read", "s", "--offset", "1"), 1, "1"),

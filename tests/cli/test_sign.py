@@ -64,7 +64,7 @@ def test_the_file_is_for_its_owner_alone(run: Run, file: str) -> None:
         (["/v1/stream/__ds/streams"], 2, "a signed URL is valid only for a stream"),
         (["/v1/stream/a b"], 2, "percent-encode"),
         (["/v1/stream/a?signature=x"], 2, "has a signature already"),
-        (["a", "--file", "missing"], 1, "`everbrook sign --new-key` makes it"),
+        (["a", "--file", "missing"], 1, "`everbrook sign --new-key` creates it"),
         (["--drop-key", "nothing"], 1, "has no key 'nothing'"),
     ],
 )

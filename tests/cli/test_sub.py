@@ -121,8 +121,8 @@ def test_an_interrupt_that_stops_the_command_too_is_exit_code_130_and_silence(
 @pytest.mark.parametrize(
     "line, code, words",
     [
-        (("create", "x", "--pattern", "*"), 2, "give either --webhook, or --wake-stream"),
-        (("create", "x", "--wake-stream", "w"), 2, "say which streams: --pattern, --stream, or both"),
+        (("create", "x", "--pattern", "*"), 2, "pass either --webhook, or --wake-stream"),
+        (("create", "x", "--wake-stream", "w"), 2, "the streams are missing: pass --pattern, --stream, or both"),
         (("create", "x", "--pattern", "*", "--webhook", "http://10.0.0.1/"), 1, "http"),
         (("show", "nothing"), 3, "`everbrook sub create` makes one"),
         (("rm", "nothing", "--bucket", "nobucket"), 3, "nobucket"),

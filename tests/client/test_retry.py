@@ -80,7 +80,7 @@ def test_a_refusal_that_will_not_change_is_raised_at_once(failure: ProtocolError
 def test_the_last_failure_is_told_when_there_is_no_answer() -> None:
     trying = attempts(Retry(max_attempts=2))
     trying.delay_after(NotConnected("refused"))
-    with pytest.raises(Unreachable, match="no answer in 2 attempts, at last: cut"):
+    with pytest.raises(Unreachable, match="no response in 2 attempts, at last: cut"):
         trying.delay_after(ConnectionBroken("cut"))
 
 

@@ -1,4 +1,4 @@
-"""The server that a command speaks to: --url and --token, before or after the command, or the environment."""
+"""The connection of a command: --url and --token, before or after the command, or the environment."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _SECRETS = re.compile(r"//[^/?#]*@")
 
 
 def shown_url(url: str) -> str:
-    """Give a URL without its credentials, to print or to store it."""
+    """Return a URL without its credentials, to print or to store it."""
     return _SECRETS.sub("//…@", url)
 
 
@@ -36,10 +36,10 @@ def server_options(command: Command) -> Command:
     """Give a command the options of the connection. The last one on the command line wins."""
     for name, metavar, text in (
         ("client-key", "FILE", f"The private key of --client-cert, unless it is in the same file.  [{CLIENT_KEY}]"),
-        ("client-cert", "FILE", f"The certificate to show to the server, if it asks for one.  [{CLIENT_CERT}]"),
-        ("ca", "FILE", f"The authorities to believe instead of the system's, for an https URL.  [{CA}]"),
+        ("client-cert", "FILE", f"The certificate to present, if the server requests one.  [{CLIENT_CERT}]"),
+        ("ca", "FILE", f"Trust these authorities instead of the system's, for an https URL.  [{CA}]"),
         ("token", "TOKEN", f"The bearer token to send. Other users can see options, not variables.  [{TOKEN}]"),
-        ("url", "URL", f"Where the server is.  [{URL}; default {DEFAULT_URL}]"),
+        ("url", "URL", f"The URL of the server.  [{URL}; default {DEFAULT_URL}]"),
     ):
         option = click.option(f"--{name}", metavar=metavar, help=text, callback=_remember, expose_value=False)
         command = option(command)
@@ -77,12 +77,12 @@ def _given(name: str) -> str | None:
 
 
 def given_url(usual: str = DEFAULT_URL) -> str:
-    """Give the URL of the server, or the usual one if none is given."""
+    """Return the URL of the server, or the `usual` one if no URL is set."""
     return server_url(_given("url"), default=usual)
 
 
 def given_token() -> str | None:
-    """Give the token to send, if one is given."""
+    """Return the token to send, or None."""
     token = (_given("token") or os.environ.get(TOKEN) or "").strip()
     if not (token.isascii() and token.isprintable()):
         raise click.UsageError(
@@ -92,11 +92,11 @@ def given_token() -> str | None:
 
 
 def given_context() -> "ssl.SSLContext | None":
-    """Give the TLS context for --ca and --client-cert, or None if neither is given."""
+    """Return the TLS context for --ca and --client-cert, or None if neither is given."""
     ca, cert = _given("ca") or os.environ.get(CA), _given("client_cert") or os.environ.get(CLIENT_CERT)
     if not (ca or cert):
         return None
-    import ssl  # plain http needs none of it
+    import ssl  # plain http does not need it
 
     try:
         context = ssl.create_default_context(cafile=ca or None)
@@ -133,11 +133,11 @@ def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
 def _load_msgspec() -> None:
     """Load msgspec without typing_extensions, which takes longer to load than msgspec itself.
 
-    It looks there first for what `typing` has as well. Nothing else is loaded meanwhile, and later imports find it.
+    msgspec falls back to `typing`, which has the same names. Later imports of typing_extensions succeed.
     """
     if "typing_extensions" in sys.modules:
         return
-    # So Python is told that there is no such module.
+    # None makes Python raise ImportError for this module.
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
     try:
         import msgspec  # noqa: F401
@@ -146,7 +146,7 @@ def _load_msgspec() -> None:
 
 
 def shared_wire() -> "httpx2.Client | Wire":
-    """Give the connections that all clients of a command share. They are closed when it ends."""
+    """Return the connections that all clients of a command share. They are closed when the command ends."""
     context = click.get_current_context().find_root()
     if "everbrook.wire" not in context.meta:
         context.meta["everbrook.wire"] = wire = _opened_wire()
@@ -173,7 +173,7 @@ def _loaded(context: "ssl.SSLContext | None") -> "httpx2.Client":
 
 
 def _has_proxy() -> bool:
-    """Tell whether a proxy is set, in the environment or in the settings of macOS and Windows."""
+    """Return whether a proxy is set, in the environment or in the settings of macOS and Windows."""
     if any(name.lower().endswith("_proxy") for name in os.environ):
         return True
     if not sys.platform.startswith(("darwin", "win")):
@@ -191,9 +191,9 @@ def open_stream(name: str, bucket: str | None) -> "Iterator[Stream[Any]]":
 
 @contextmanager
 def open_described(name: str, bucket: str | None) -> "Iterator[tuple[Stream[Any], Head]]":
-    """Open a stream and its description, for a command that retries patiently from then on.
+    """Open a stream with its description, for a command that retries patiently afterwards.
 
-    The description is requested without patience, so that a wrong name or URL is reported at once.
+    The description is requested with few retries, so that a wrong name or URL is reported soon.
     """
     with open_client() as client:
         head = find_stream(client, name, bucket).head()
@@ -202,7 +202,7 @@ def open_described(name: str, bucket: str | None) -> "Iterator[tuple[Stream[Any]
 
 
 def find_stream(client: "Client", name: str, bucket: str | None, content_type: str | None = None) -> "Stream[Any]":
-    """Give the stream of a name. A `content_type` that is known already saves a request."""
+    """Return a handle of a stream. Passing its `content_type` saves a request."""
     try:
         return root_of(client, bucket).stream(name, content_type=content_type)
     except ValueError as error:
@@ -210,5 +210,5 @@ def find_stream(client: "Client", name: str, bucket: str | None, content_type: s
 
 
 def root_of(client: "Client", bucket: str | None) -> "Client | Bucket":
-    """Give the bucket, or the client itself for streams that are in none."""
+    """Return the bucket, or the client itself for streams that are in none."""
     return client if bucket is None else client.bucket(bucket)

@@ -1,14 +1,14 @@
-"""How a command ends: its exit code, and the one line on standard error that says why, and what to do.
+"""The end of a command: its exit code, and one line on standard error with the error and advice.
 
 0    done
-1    the server refused it, or something is damaged
+1    the server refused the request, or something is damaged
 2    wrong use: of the command line, of a setting, or of an input file
-3    it is not there: no such stream, bucket, snapshot or subscription
-4    the server can't be reached or can't answer now, or the JVM of a pipeline has died: try again
-5    it may have been done or not: the connection broke before the answer
-6    the storage of a server failed, and the server has ended: it is to be started again
+3    the stream, bucket, snapshot or subscription does not exist
+4    the server can't be reached or is too busy, or the JVM of a pipeline has died: try again
+5    the outcome is unknown: the connection broke before the response
+6    the storage of a server failed, and the server has ended: start it again
 130  interrupted
-141  whoever was reading the output has gone
+141  the reader of the output has gone
 """
 
 import sys
@@ -28,7 +28,7 @@ _NOT_NOW = {429, 502, 503, 504}
 _MISSING = {404, 410}
 _NOT_ALLOWED = 401
 
-# What to do about a refusal, where it says only what is wrong.
+# Advice for refusals whose message does not say what to do.
 _ADVICE = {
     "stream_not_found": "`everbrook ls` lists the streams, `everbrook create` makes one",
     "source_not_found": "`everbrook ls` lists the streams",
@@ -54,7 +54,7 @@ class Ending(NamedTuple):
 
 
 def explain(error: Exception) -> Ending | None:
-    """Give exit code and message of an error, or None if the error is a bug.
+    """Return exit code and message of an error, or None if the error is a bug.
 
     Classes are named, not imported: an error can only be of a class whose module is loaded already.
     """
@@ -69,7 +69,7 @@ def explain(error: Exception) -> Ending | None:
 
 
 def _raised_in(error: Exception) -> str:
-    """Give the module that raised an error. A ValueError of the client is about a value of the user, and no bug."""
+    """Return the module that raised an error. A ValueError of the client is about a value of the user, and no bug."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -87,7 +87,7 @@ def _refusal(error: Exception) -> Ending:
 
 
 def _words(error: Exception) -> str:
-    """Give the words of the server. The response to a HEAD has no body, so its error names the request instead."""
+    """Return the message of the server. The response to a HEAD has no body: then the error names the request."""
     detail: str = getattr(error, "detail", "")
     if detail and not detail.startswith("the server answered"):
         return detail

@@ -1,4 +1,4 @@
-"""Logging as the settings ask for it, on standard error. The library itself only ever asks for a logger."""
+"""Configures logging on standard error according to the settings. The library itself configures no logging."""
 
 import json
 import logging
@@ -18,22 +18,22 @@ LEVELS = {
     LogLevel.WARN: logging.WARNING,
     LogLevel.INFO: logging.INFO,
     LogLevel.DEBUG: logging.DEBUG,
-    # Python has nothing finer.
+    # Python has no finer level.
     LogLevel.TRACE: logging.DEBUG,
 }
 
-# What every record has; anything else was passed as ``extra``.
+# The attributes that every record has; others were passed as ``extra``.
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger, message and the id of the request in a line, then a traceback if there is one."""
+    """Formats a line with time, level, logger, message and request id, then the traceback if there is one."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Write a record, with the id of its request if it is about one."""
+        """Append the id of the request, if the record has one."""
         line = super().formatMessage(record)
         request_id = vars(record).get("request_id")
         return f"{line} [{request_id}]" if request_id else line
@@ -43,7 +43,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with what was passed as ``extra``."""
+    """Formats a JSON object in one line, with the attributes that were passed as ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         extra = {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
@@ -62,7 +62,7 @@ FORMATTERS = {LogFormat.TEXT: TextFormatter, LogFormat.JSON: JsonFormatter}
 
 
 def logging_config(log_filter: LogFilter, log_format: LogFormat) -> dict[str, Any]:
-    """Write filter and format as the standard library's logging configuration."""
+    """Convert filter and format to a configuration for `logging.config`."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -74,9 +74,9 @@ def logging_config(log_filter: LogFilter, log_format: LogFormat) -> dict[str, An
 
 
 def configure_logging(log_filter: LogFilter, log_format: LogFormat) -> None:
-    """Log in this process as asked."""
+    """Configure the logging of this process."""
     logging.config.dictConfig(logging_config(log_filter, log_format))
-    # A person reads these lines on standard output already.
+    # The person at the terminal sees these lines on standard output already.
     logging.getLogger(TOLD).disabled = log_format is LogFormat.TEXT
 
 

@@ -1,4 +1,4 @@
-"""The ``everbrook`` command: the table of its commands, and how each of them ends.
+"""The ``everbrook`` command: the table of its subcommands, and the handling of their errors.
 
 A command is imported when it is run, so that help and short commands start fast; help lists commands by the summaries
 in the table. An error is one line on standard error and an exit code (`exits`).
@@ -17,7 +17,7 @@ from everbrook.cli.terminal.output import PROGRAM, complain
 
 
 class Entry(NamedTuple):
-    """Where a command is (`module:name` below `cli/commands/`), and its line in the list of commands."""
+    """The place of a command (`module:name` below `cli/commands/`), and its line in the list of commands."""
 
     place: str
     summary: str
@@ -70,7 +70,7 @@ ENTRIES = {name: entry for section in SECTIONS.values() for name, entry in secti
 
 
 class Commands(click.Group):
-    """A group that has only the names of its commands until one of them is run."""
+    """A group that imports a command only when it is run."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ class Commands(click.Group):
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the sections, and import nothing."""
+        """Write the sections of the help without importing the commands."""
         for title, section in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=12)
@@ -112,7 +112,7 @@ def everbrook() -> None:
 
 
 def main(args: Sequence[str] | None = None, command: click.Command = everbrook) -> int:
-    """Run a command line and give its exit code."""
+    """Run a command line and return its exit code."""
     try:
         code = command.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except SystemExit:

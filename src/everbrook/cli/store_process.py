@@ -1,6 +1,6 @@
-"""The store that settings name, and the process that uses it: found by the lock, told what to do by a signal.
+"""The store of the settings, and the server that uses it: found by the lock of the store, controlled by signals.
 
-A process is sent a signal only if it is seen to take it: any other process would end by it.
+A process gets a signal only if it has a handler for it: the default action would end any other process.
 """
 
 import os
@@ -27,7 +27,7 @@ def store_flags(command: Command) -> Command:
 def store_settings(
     profile: str | None, config_file: Path | None, flags: dict[str, str | None], instead: str
 ) -> Settings:
-    """Load the settings of a store. `instead` is the advice for memory mode, which has none."""
+    """Load the settings of a store. `instead` is the advice for memory mode, which has no store."""
     unset: dict[str, str | None] = dict.fromkeys(flag.parameter for flag in FLAGS)
     settings = load_layers(profile=profile, config_file=config_file, flags=read_flags(unset | flags)).settings
     if settings.storage.mode is StorageMode.MEMORY:
@@ -36,7 +36,7 @@ def store_settings(
 
 
 def find_holder(settings: Settings) -> int | None:
-    """Find the process that has a store, or None if it is free. A store that is not there is none to be made here."""
+    """Return the process that has the lock of a store, or None. A store that does not exist is an error."""
     from everbrook.storage.manifest import LOCK, MANIFEST
 
     folder = settings.storage.store_dir
@@ -59,12 +59,12 @@ def ask(process: int, number: signal.Signals, does: str) -> None:
 
 
 def takes(process: int, number: signal.Signals) -> bool:
-    """Tell whether a process has a handler for a signal; False on systems without /proc."""
+    """Return whether a process has a handler for a signal; False on systems without /proc."""
     return bool(int(_status(process).get("SigCgt", "0"), 16) >> (number - 1) & 1)
 
 
 def is_alive(process: int) -> bool:
-    """Tell whether a process runs. A zombie, which its parent has yet to wait for, does not."""
+    """Return whether a process runs. A zombie, for which its parent has not waited yet, does not."""
     return not _status(process).get("State", "Z").startswith("Z")
 
 

@@ -1,4 +1,4 @@
-"""Where things are: the URL of the server, and those of streams, buckets, lists and subscriptions below it."""
+"""The URLs of a server and of the streams, buckets, lists and subscriptions below it."""
 
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
@@ -16,22 +16,21 @@ class Root(Struct, frozen=True):
     parts: str
 
     def stream(self, name: str) -> str:
-        """Give the URL of a stream: `name` is a path below the root, or a URL of its own."""
+        """Return the URL of a stream: `name` is a path below the root, or a URL of its own."""
         if name.lower().startswith(("http://", "https://")):
             return _plain_url("a stream", name)
         safe = "/" if self.parts else ""
         return f"{self.url}/{_quoted('a stream', name.lstrip('/'), safe)}"
 
     def control(self, resource: str) -> str:
-        """Give the URL of something that belongs to the root itself: its list of streams, a subscription."""
+        """Return the URL of a resource of the root itself, such as its list of streams."""
         return f"{self.url}/__ds/{resource}"
 
     def subscription(self, name: str) -> str:
-        """Give the URL of a subscription."""
         return self.control(f"subscriptions/{_quoted('a subscription', name, '')}")
 
     def linked(self, subscription: str, stream: str) -> str:
-        """Give the URL of a stream's link to a subscription."""
+        """Return the URL of a stream's link to a subscription."""
         return f"{self.subscription(subscription)}/streams/{_quoted('a stream', stream, '/')}"
 
 
@@ -51,7 +50,6 @@ class Server(Struct, frozen=True):
         return self.url + _BUCKETS
 
     def bucket(self, name: str) -> Root:
-        """Give the root of a bucket."""
         return Root(f"{self.buckets}/{_quoted('a bucket', name, '')}", "")
 
 
@@ -61,7 +59,7 @@ def parse_server(url: str) -> Server:
 
 
 def part_of(url: str, part: str, offset: str) -> str:
-    """Give the URL of a part of a stream that belongs to an offset: a snapshot, a cut."""
+    """Return the URL of a part of a stream that belongs to an offset: a snapshot, a cut."""
     return f"{url}/{part}/{_quoted('an offset', offset, '')}"
 
 
@@ -75,7 +73,7 @@ def _plain_url(what: str, url: str) -> str:
 
 
 def _quoted(what: str, name: str, safe: str) -> str:
-    """Write a name as a part of a path. One that HTTP takes for a way up would lead somewhere else."""
+    """Quote a name for a path. Segments `.` and `..` are refused: HTTP clients resolve them to another path."""
     if not name.strip("/"):
         raise ValueError(f"the name of {what} must not be empty, got {name!r}")
     if not {".", ".."}.isdisjoint(name.split("/") if safe else [name]):
@@ -85,6 +83,6 @@ def _quoted(what: str, name: str, safe: str) -> str:
 
 @lru_cache(maxsize=256)
 def origin_of(url: str) -> tuple[str, str | None, int | None]:
-    """Give what tells one server from another: scheme, host and port."""
+    """Return scheme, host and port, by which servers are compared."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

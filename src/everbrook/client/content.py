@@ -1,7 +1,7 @@
 """Values and the bytes that carry them, by the content type of a stream.
 
 In a JSON stream each value is a message; a page is an array of them. A lone surrogate in one is read as U+FFFD. In
-text and binary streams a page is a piece of the stream, and where messages begin in it is not told.
+text and binary streams a page is a range of bytes, and the protocol does not say where messages begin in it.
 """
 
 import json
@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @lru_cache(maxsize=256)
 def kind_of(content_type: str) -> Kind:
-    """Tell the kind of a stream from its content type."""
+    """Return the kind of a stream from its content type."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == JSON:
         return Kind.JSON
@@ -119,7 +119,7 @@ def join(kind: Kind, messages: Sequence[bytes]) -> bytes:
 
 
 def _decode_patiently(data: bytes) -> list[Any] | None:
-    """Decode numbers beyond float and the usual size of int. Gives None if the data is not an array of JSON."""
+    """Decode numbers beyond float and the usual size of int. Returns None if the data is not an array of JSON."""
     try:
         values = json.loads(mend(data), parse_int=_large_int)
     except (ValueError, RecursionError):
@@ -148,7 +148,7 @@ def _plain(value: object) -> object:
 
 
 def has_no_number(value: object) -> bool:
-    """Tell whether a value contains nan or infinity, which JSON does not have."""
+    """Return whether a value contains nan or infinity, which JSON does not have."""
     if isinstance(value, float):
         return not isfinite(value)
     if isinstance(value, dict):

@@ -11,7 +11,7 @@ TOKEN = "EVERBROOK_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def server_url(given: str | None, *variables: str, default: str = DEFAULT_URL) -> str:
-    """Give the URL of the server: the given one, else that of the environment, else the default.
+    """Return the URL of the server: the given one, else that of the environment, else the default.
 
     Of the `variables` the first that is set counts, and `EVERBROOK_URL` after them.
     """

@@ -1,16 +1,16 @@
 """Errors of the client. What a server refuses is a `ProtocolError`, of the same class as on the server.
 
 ClientError
-├── Unreachable       no answer after all attempts
-├── AppendUncertain   an append was sent and not answered
-├── ProducerReused    a producer whose id and numbers were used before
-├── InvalidAnswer     an answer that breaks the protocol
-│   ├── NotAStream    an answer of something else: a web page, a redirect (Redirected)
-│   └── InvalidMessage  a message that is not of the type asked for
-├── Unsupported       an extension of the protocol that this server does not have
-├── StreamRewound     a stream that ends before what was read of it
-├── StateEnded        an awaited change that can't come any more
-└── ChangesMissed     changes that were dropped because their reader was too slow
+├── Unreachable       no response after all attempts
+├── AppendUncertain   an append was sent, and no response arrived
+├── ProducerReused    the id and numbers of a producer were used before
+├── InvalidAnswer     a response violates the protocol
+│   ├── NotAStream    something else responded: a web page, a redirect (Redirected)
+│   └── InvalidMessage  a message that is not of the requested type
+├── Unsupported       the server lacks an extension of the protocol
+├── StreamRewound     the stream was created again, or lost data
+├── StateEnded        the awaited change can't come any more
+└── ChangesMissed     a reader was too slow, and changes were dropped
 """
 
 from typing import Any
@@ -33,15 +33,15 @@ class ProducerReused(ClientError):
 
 
 class InvalidAnswer(ClientError):
-    """An answer breaks the protocol: another kind of server may be at this URL."""
+    """A response violates the protocol: another kind of server may be at this URL."""
 
 
 class NotAStream(InvalidAnswer):
-    """The answer of another kind of server: a proxy, the login page of a network, another application."""
+    """Another kind of server responded: a proxy, the login page of a network, another application."""
 
 
 class Redirected(NotAStream):
-    """The answer is a redirect. It is not followed, because another server must not see the token."""
+    """The response is a redirect. It is not followed, because another server must not see the token."""
 
     def __init__(self, asked: str, location: str) -> None:
         super().__init__(f"{asked} is answered with a redirect to {location!r}: if that is the server, give its URL")
@@ -49,7 +49,7 @@ class Redirected(NotAStream):
 
 
 class InvalidMessage(InvalidAnswer):
-    """A message is not of the type asked for. To skip it, read from `next_offset`, if that is known."""
+    """A message is not of the requested type. To skip it, read from `next_offset`, if that is known."""
 
     def __init__(self, words: str, before: list[Any], next_offset: str | None = None) -> None:
         """Carry the values of the messages that came before it in its page."""
@@ -71,4 +71,4 @@ class StateEnded(ClientError):
 
 
 class ChangesMissed(ClientError):
-    """Changes were dropped because their reader was too slow: look at the state, and begin anew."""
+    """Changes were dropped because their reader was too slow: read the state, and call `changes` again."""

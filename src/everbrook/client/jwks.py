@@ -1,7 +1,7 @@
-"""The key set of a server, which is fetched when it is needed and cached (§6.5).
+"""The key set of a server, fetched on demand and cached (§6.5).
 
-The rule: forged requests cause at most one fetch a minute, whatever keys they name, and the cached set stays in use
-while the server is down.
+The rule: forged requests cause at most one fetch a minute, whatever keys they name. While the server is down, the
+cached set stays in use.
 """
 
 import base64
@@ -34,7 +34,7 @@ _KEY_BYTES = 32
 
 
 class KeysUnavailable(Exception):
-    """There is no cached key set, and none can be fetched now, so nothing can be verified."""
+    """No key set is cached, and none can be fetched now, so that no signature can be verified."""
 
 
 class _Jwk(Struct):
@@ -106,14 +106,14 @@ class KnownKeys:
         self._learnt_at = now
 
     def known(self) -> KeySet:
-        """Give the cached set."""
+        """Return the cached set; raise KeysUnavailable if none was ever fetched."""
         if self.keys is None:
             raise KeysUnavailable(f"the server's keys could not be fetched: {self.failure}") from self.failure
         return self.keys
 
 
 def require_bounded(text: bytes) -> None:
-    """Refuse what is too large for a key set, before all of it was read."""
+    """Refuse a document that is too large for a key set, before all of it is read."""
     if len(text) > MAX_SET_BYTES:
         raise ValueError(f"a key set must have at most {MAX_SET_BYTES} bytes, got more")
 
@@ -126,7 +126,7 @@ def format_base64url(data: bytes) -> str:
 def parse_base64url(text: str) -> bytes:
     """Read what `format_base64url` writes; raise ValueError for anything else.
 
-    Bytes have one spelling: a last letter whose spare bits are not zero would decode all the same, and is refused.
+    Bytes have one encoding: a last letter whose spare bits are not zero would decode to the same bytes, and is refused.
     """
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)

@@ -1,7 +1,7 @@
 """The requests of a pull-wake worker: claims, acks, and reads of its streams (§7.2).
 
 The rule: a request has one of three outcomes. It succeeds; it raises `Unreachable`, and may succeed later; or it raises
-a refusal of the protocol, and no repetition will help.
+a refusal of the protocol, which a retry would get again.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from everbrook.protocol.errors import (
 from everbrook.protocol.json_text import decode_mended
 
 POLL_TIMEOUT_SECS = 90.0
-# A lease is renewed after each quarter of its time, so two renewals may fail.
+# A lease is renewed after each quarter of its time, so that it survives two failed renewals.
 HEARTBEATS = 4
 
 _values = msgspec.json.Decoder(list[Any])
 
 
 class LeaseLost(Exception):
-    """The lease ran out or was taken over. Messages that were not acked go to another worker (§7.3)."""
+    """The lease expired or was taken over. Another worker gets the messages that were not acked (§7.3)."""
 
 
 class PendingStream(Struct, frozen=True):
@@ -65,7 +65,7 @@ class Lease(Struct, frozen=True):
 class Batch(Struct, frozen=True):
     """A part of a stream, from `offset` to `next_offset`, which is acked when the batch is handled.
 
-    There is a gap to the batch before it only if the stream was cut meanwhile.
+    A gap between two batches means that the stream was cut meanwhile.
     """
 
     stream: str
@@ -96,12 +96,12 @@ class Leases:
         self._wakes = root.stream(wake_stream)
 
     async def claim(self, worker: str) -> Lease | None:
-        """Claim the lease. Gives None if there is no work, or another worker has the lease."""
+        """Claim the lease. Returns None if there is no work, or another worker has the lease."""
         try:
-            answer = await self._post("claim", {"worker": worker})
+            response = await self._post("claim", {"worker": worker})
         except (AlreadyClaimed, NoPendingWork):
             return None
-        return decode_document(answer.content, Lease, f"{self._subscription}/claim")
+        return decode_document(response.content, Lease, f"{self._subscription}/claim")
 
     async def ack(self, lease: Lease, acks: dict[str, str], *, done: bool = False) -> None:
         """Ack streams up to offsets, and renew the lease, or release it with `done`."""
@@ -111,7 +111,7 @@ class Leases:
         except InvalidAck:
             if not acks:
                 raise
-            # A stream was deleted while it was processed, so it can't be acked.
+            # A stream that was deleted while it was processed can't be acked: the lease is renewed without it.
             await self.ack(lease, {}, done=done)
 
     async def release(self, lease: Lease) -> None:
@@ -129,25 +129,25 @@ class Leases:
         """Read one page after an offset, or give None if the stream is gone."""
         try:
             bound = str(self._transport.tuning.page_bytes)
-            answer = await self._ask("GET", self._root.stream(path), query={"offset": offset, "max_bytes": bound})
+            response = await self._ask("GET", self._root.stream(path), query={"offset": offset, "max_bytes": bound})
         except OffsetGone as gone:
             earliest = header_of(gone, "Stream-Earliest-Offset") or ""
             return await self.read(path, earliest) if earliest > offset else None
         except (NotFound, StreamGone):
             return None
-        headers = answer.headers
-        next_offset = page_of(offset, answer.status_code, headers, b"").next_offset
-        return Batch(path, headers.get("Content-Type", ""), answer.content, offset, next_offset)
+        headers = response.headers
+        next_offset = page_of(offset, response.status_code, headers, b"").next_offset
+        return Batch(path, headers.get("Content-Type", ""), response.content, offset, next_offset)
 
     async def wake_tail(self) -> str:
-        """Give the offset of the next wake."""
+        """Return the tail of the wake stream, which is the offset of the next wake."""
         return head_of((await self._ask("HEAD", self._wakes)).headers).offset
 
     async def poll(self, offset: str, cursor: str) -> tuple[list[WakeEvent], str, str]:
-        """Wait for wakes after an offset. Gives them, the next offset, and the next cursor (§10.1)."""
+        """Wait for wakes after an offset. Returns them, the next offset, and the next cursor (§10.1)."""
         query = {"offset": offset, "live": "long-poll"} | ({"cursor": cursor} if cursor else {})
-        answer = await self._ask("GET", self._wakes, query=query, timeout_secs=POLL_TIMEOUT_SECS)
-        page = page_of(offset, answer.status_code, answer.headers, answer.content)
+        response = await self._ask("GET", self._wakes, query=query, timeout_secs=POLL_TIMEOUT_SECS)
+        page = page_of(offset, response.status_code, response.headers, response.content)
         if page.closed:
             raise StreamClosed(f"the wake stream {self._wakes} is closed: no worker can be woken through it")
         return _events(page.data), page.next_offset, page.cursor or ""
@@ -185,7 +185,7 @@ async def keep_up(leases: Leases, lease: Lease) -> None:
 
 
 def _events(body: bytes) -> list[WakeEvent]:
-    """Decode wakes. Foreign messages count as a wake of no subscription, so the worker only looks for work."""
+    """Decode wakes. If a message is not a wake, none is returned, and the worker tries to claim work."""
     try:
         return msgspec.json.decode(body, type=list[WakeEvent])
     except (ValueError, RecursionError):

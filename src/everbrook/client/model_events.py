@@ -1,7 +1,7 @@
-"""How an event of a model or an agent becomes a message of a JSON stream, and how its failure does.
+"""Encodes events of a model or an agent, and errors of a generation, as messages of a JSON stream.
 
-The rule: if a generation did not come to its proper end, the last message says so. A stream that was closed behind any
-other message is whole.
+The rule: if a generation failed or was stopped, the last message says so. If a closed stream has another last message,
+the generation is complete.
 """
 
 from typing import TypeAlias
@@ -31,18 +31,18 @@ def encode_event(event: object) -> bytes:
 
 def _unfit(event: object, cause: str) -> str:
     return (
-        f"an event of type {type(event).__name__} cannot be written as JSON ({cause}): give `encode`, a function "
-        "that makes bytes of JSON, or a value that can be written, of an event"
+        f"an event of type {type(event).__name__} cannot be written as JSON ({cause}): pass `encode`, a function "
+        "that returns an event as bytes of JSON, or as a value that can be written"
     )
 
 
 def encode_failure(error: BaseException) -> bytes:
-    """Write what ended a generation: `{"type": "error", "error": {"type": …, "message": …}}`."""
+    """Encode the error of a generation: `{"type": "error", "error": {"type": …, "message": …}}`."""
     return _failure(failure_type(error), failure_text(error))
 
 
 def encode_failure_discreetly(error: BaseException) -> bytes:
-    """The same with nothing of the error but its type, for readers who must not see what is in its message."""
+    """Encode the error with its type and without its text, for readers that must not see the text."""
     return _failure(failure_type(error), "the generation was stopped" if _stopped(error) else "the generation failed")
 
 
@@ -55,12 +55,12 @@ def failure_text(error: BaseException) -> str:
 
 
 def is_failure(message: object) -> bool:
-    """Whether a message, as it was read, is the one that says how a generation failed."""
+    """Return whether a decoded message is the one of `encode_failure`."""
     return isinstance(message, dict) and message.get("type") == FAILED and "error" in message
 
 
 def _stopped(error: BaseException) -> bool:
-    """A caller that leaves, a cancelled task and an interrupt stop a generation: this is not a failure."""
+    """A caller that leaves, a cancelled task and an interrupt raise no `Exception`: they stop, and do not fail."""
     return not isinstance(error, Exception)
 
 
@@ -81,6 +81,6 @@ def _plain(value: object) -> object:
 
 
 def _dumped(value: object) -> object:
-    """Give the values of a pydantic model before they are JSON: only there can nan hide from `to_builtins`."""
+    """Return the fields of a pydantic model, in which `has_no_number` looks for nan: its JSON has null instead."""
     dump = getattr(value, "model_dump", None)
     return None if dump is None else dump(mode="json", warnings=False)

@@ -1,4 +1,4 @@
-"""What servers tell about streams, buckets, snapshots and subscriptions, and how it is read from their answers."""
+"""Descriptions of streams, buckets, snapshots and subscriptions, and their decoding from responses."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ class Head(Struct, frozen=True):
     offset: str
     closed: bool = False
     created: bool = False
-    """Whether this request created it."""
+    """Whether the request created the stream."""
     ttl_secs: int | None = None
     expires_at: datetime | None = None
     etag: str | None = None
@@ -44,12 +44,12 @@ class ProducerHead(Struct, frozen=True):
 
     content_type: str
     known: KnownProducer | None
-    tells: bool
-    """Whether this server tells the state of producers."""
+    has_positions: bool
+    """Whether the server returns the state of producers, including positions."""
 
 
 class StreamInfo(Struct, frozen=True, omit_defaults=True):
-    """A stream in a list. Of a stream with the status `Deleted`, only the name is certain to be there."""
+    """A stream in a list. If its status is `Deleted`, the other fields except the name may be missing."""
 
     name: str = field(name="stream_id")
     status: str
@@ -113,7 +113,7 @@ class BucketPage(Struct):
 
 
 class Snapshot(Struct, frozen=True):
-    """The state that the messages before `offset` add up to."""
+    """The state that results from the messages before `offset`."""
 
     offset: str
     data: bytes
@@ -124,7 +124,7 @@ class Snapshot(Struct, frozen=True):
 def head_of(headers: Mapping[str, str], *, created: bool = False) -> Head:
     """Read the description of a stream."""
     if "Stream-Next-Offset" not in headers:
-        raise NotAStream("the answer has no Stream-Next-Offset: is this the URL of a stream?")
+        raise NotAStream("the response has no Stream-Next-Offset: is this the URL of a stream?")
     ttl, expires = headers.get("Stream-TTL"), headers.get("Stream-Expires-At")
     try:
         ttl_secs = int(ttl) if ttl else None
@@ -152,20 +152,20 @@ def head_of(headers: Mapping[str, str], *, created: bool = False) -> Head:
 def producer_head_of(headers: Mapping[str, str]) -> ProducerHead:
     """Read the description of a stream, and of one of its producers."""
     head, epoch, seq = head_of(headers), headers.get("Producer-Epoch"), headers.get("Producer-Seq")
-    tells = "producer-position" in head.extensions
+    has_positions = "producer-position" in head.extensions
     if epoch is None or seq is None:
-        return ProducerHead(head.content_type, None, tells)
+        return ProducerHead(head.content_type, None, has_positions)
     try:
         known = KnownProducer(int(epoch), int(seq), headers.get("Producer-Position"))
     except ValueError as error:
         raise InvalidAnswer(f"Producer-Epoch and Producer-Seq must be numbers, got {epoch!r} and {seq!r}") from error
-    return ProducerHead(head.content_type, known, tells)
+    return ProducerHead(head.content_type, known, has_positions)
 
 
 class SubscriptionInfo(Struct, frozen=True):
-    """A subscription, as the server describes it. `streams` have their paths and acked offsets.
+    """A subscription, as the server describes it. `streams` are the linked streams with their acked offsets.
 
-    `problem` says by a code and a message why it can wake nobody, while it can't.
+    `problem` is the code and message of what keeps the subscription from waking anybody, or None.
     """
 
     id: str
@@ -212,4 +212,4 @@ def decode_document(body: bytes, type_: type[T], where: object) -> T:
     try:
         return msgspec.json.decode(body, type=type_)
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"the answer of {where} is not the expected JSON document: {error}") from error
+        raise InvalidAnswer(f"the response of {where} is not the expected JSON document: {error}") from error

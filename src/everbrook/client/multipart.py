@@ -20,7 +20,7 @@ class PartDecoder:
     """Decodes the parts of one entity from received bytes."""
 
     def __init__(self, content_type: str) -> None:
-        """Read an entity of a content type, which tells the boundary."""
+        """Read an entity whose content type names the boundary."""
         found = _BOUNDARY.search(content_type)
         if not content_type.lower().startswith("multipart/") or found is None:
             raise InvalidAnswer(f"a bootstrap must be multipart/mixed with a boundary, got {content_type!r}")
@@ -31,14 +31,14 @@ class PartDecoder:
         self.ended = False
 
     def feed(self, received: bytes) -> list[BodyPart]:
-        """Take more bytes, and give every part that they complete."""
+        """Take received bytes, and return the parts that they complete."""
         if self.ended:
             return []
         search = max(0, len(self._buffer) - len(self._delimiter) - 2)
         self._buffer += received
         parts: list[BodyPart] = []
         start = 0
-        # The two bytes after a delimiter tell whether it is the last one, or none. Until they come, it is found again.
+        # The next two bytes tell whether it is a delimiter, and the last one. Until they arrive, it is found again.
         while (at := self._buffer.find(self._delimiter, search)) >= 0:
             search = at + len(self._delimiter)
             behind = bytes(self._buffer[search : search + 2])

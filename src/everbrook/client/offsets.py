@@ -1,6 +1,6 @@
-"""Places where a reader saves its offset, so that the next run of a program continues there.
+"""Storage for the offset of a reader, so that the next run of a program continues there.
 
-The saved text has no spaces: the offset, and after an `@` the incarnation of the stream, if the server tells it.
+The saved text is the offset and, if the server returns it, `@` and the incarnation of the stream. It has no spaces.
 """
 
 import os
@@ -14,7 +14,7 @@ class Offsets(Protocol):
     """A place for one offset. Both methods may be coroutine functions if the reader is asynchronous."""
 
     def load(self) -> Any:
-        """Give the last saved offset, or None."""
+        """Return the last saved offset, or None."""
 
     def save(self, offset: str) -> Any:
         """Save an offset: everything before it was handled."""

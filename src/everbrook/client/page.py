@@ -1,4 +1,4 @@
-"""A page: the part of a stream that one answer holds, and the offset after it."""
+"""A page: the part of a stream that one response holds, and the offset after it."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -17,7 +17,7 @@ _EXACT = "bounded-reads"
 
 
 class Page(Struct, frozen=True, dict=True):
-    """What a stream holds from `offset` up to `next_offset`. `up_to_date` and `closed` are as of this page's end."""
+    """The content of a stream from `offset` up to `next_offset`. `up_to_date` and `closed` are true at its end."""
 
     offset: str
     next_offset: str
@@ -27,20 +27,20 @@ class Page(Struct, frozen=True, dict=True):
     closed: bool = False
     cursor: str | None = None
     exact: bool = False
-    """Whether offsets count the bytes of the stream, so that each message's is known."""
+    """Whether offsets count the bytes of the stream, so that the offset of each message is known."""
     codec: Codec[Any] = _ANY
     told_altered: bool = False
     incarnation: str = ""
-    """The incarnation of its stream, if the server tells it."""
+    """The incarnation of its stream, or an empty string if the server does not return it."""
 
     @property
     def kind(self) -> Kind:
-        """What the values of the stream are."""
+        """The kind of the stream: JSON, text or binary."""
         return kind_of(self.content_type)
 
     @property
     def values(self) -> list[Any]:
-        """The messages of a JSON stream; the one piece of another, as text or as bytes."""
+        """The messages of a JSON stream; of another stream one value, the page as text or as bytes."""
         if self.kind is Kind.JSON:
             return self._messages()
         if not self.data:
@@ -52,7 +52,7 @@ class Page(Struct, frozen=True, dict=True):
             return self.codec.decode_all(self.data)
         except InvalidMessage as error:
             place = len(error.before)
-            where = self.offset_after(place) or f"{place} messages behind {self.offset}"
+            where = self.offset_after(place) or f"{place} messages after {self.offset}"
             raise InvalidMessage(
                 f"the message at offset {where}: {error}", error.before, self.offset_after(place + 1)
             ) from error.__cause__
@@ -68,7 +68,7 @@ class Page(Struct, frozen=True, dict=True):
         return not self.data or (len(self.data) == len(b"[]") and self.kind is Kind.JSON)
 
     def offset_after(self, count: int) -> str | None:
-        """Give the offset behind the first `count` messages of a JSON page, if it can be known."""
+        """Return the offset after the first `count` messages of a JSON page; None if it is unknown."""
         if count == 0:
             return self.offset
         return self._ends[count - 1] if count <= len(self._ends) else None
@@ -80,7 +80,7 @@ class Page(Struct, frozen=True, dict=True):
             return []
         sizes = [len(message) + 1 for message in split_array(self.data)]
         end = int(self.next_offset)
-        # Events turn CRLF into LF, so what came with them may be shorter than what is stored.
+        # Event streams turn CRLF into LF, so the received text may be shorter than the stored one.
         if self.offset.isdecimal() and end - int(self.offset) != sum(sizes):
             return []
         begin = end - sum(sizes)
@@ -88,7 +88,7 @@ class Page(Struct, frozen=True, dict=True):
 
     @property
     def altered(self) -> bool:
-        """Whether it certainly differs from the stored bytes: events turn the CRs of a text into LFs."""
+        """Whether it certainly differs from the stored bytes: event streams turn CR and CRLF into LF."""
         if self.told_altered:
             return True
         if not (self.exact and self.kind is Kind.TEXT and self.offset.isdecimal() and self.next_offset.isdecimal()):
@@ -97,11 +97,11 @@ class Page(Struct, frozen=True, dict=True):
 
 
 def page_of(asked: str, status: int, headers: Mapping[str, str], body: bytes, codec: Codec[Any] = _ANY) -> Page:
-    """Read the answer to a catch-up read or a long-poll (§5.6, §5.7)."""
+    """Read the response to a catch-up read or a long-poll (§5.6, §5.7)."""
     next_offset = headers.get("Stream-Next-Offset")
     if next_offset is None:
         raise NotAStream(
-            f"the answer to a read has no Stream-Next-Offset (status {status}): is this the URL of a stream?"
+            f"the response to a read has no Stream-Next-Offset (status {status}): is this the URL of a stream?"
         )
     return Page(
         offset=headers.get("Stream-Offset", next_offset if asked == NOW else asked),
@@ -118,5 +118,5 @@ def page_of(asked: str, status: int, headers: Mapping[str, str], body: bytes, co
 
 
 def is_exact(headers: Mapping[str, str]) -> bool:
-    """Tell whether a server's offsets count the bytes of the stream."""
+    """Return whether a server's offsets count the bytes of the stream."""
     return _EXACT in headers.get("Stream-Extensions", "")

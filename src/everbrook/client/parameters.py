@@ -1,4 +1,4 @@
-"""Times, lifetimes and places in a stream, as users give them and as requests carry them."""
+"""Parameters of requests: users pass times, lifetimes and bounds; requests carry text."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ def format_lifetime(lifetime: Lifetime) -> str:
 
 
 def start_query(last: int | None, at: Moment | int | None, skip: int | None) -> dict[str, str]:
-    """Give the query for the beginning of a read, other than its offset."""
+    """Return the query for the beginning of a read, other than its offset."""
     given = {
         "last": None if last is None else str(last),
         "at": None if at is None else str(at) if isinstance(at, int) else format_moment(at),
@@ -35,7 +35,7 @@ def start_query(last: int | None, at: Moment | int | None, skip: int | None) -> 
 
 
 def begin_query(offset: str, start: Mapping[str, str]) -> dict[str, str]:
-    """Give the query for the beginning of a request. `at` and `last` replace the offset; `skip` goes with each."""
+    """Return the query for the beginning of a request. `at` and `last` replace the offset; `skip` goes with each."""
     return dict(start) if start.keys() & {"at", "last"} else {"offset": offset, **start}
 
 
@@ -47,7 +47,7 @@ def creation_headers(
     *,
     closed: bool,
 ) -> dict[str, str]:
-    """Give the headers that create a stream (§5.1)."""
+    """Return the headers that create a stream (§5.1)."""
     given = {
         "Content-Type": content_type,
         "Stream-TTL": None if ttl_secs is None else format_lifetime(ttl_secs),
@@ -59,5 +59,5 @@ def creation_headers(
 
 
 def path_of(url: str) -> str:
-    """Give the path of a stream's URL, by which a fork names its source (§4.2)."""
+    """Return the path of a stream's URL, by which a fork names its source (§4.2)."""
     return urlsplit(url).path

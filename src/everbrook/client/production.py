@@ -1,4 +1,4 @@
-"""The batches of a producer and their numbers, by which every message is stored once and in order (§5.2.1).
+"""The batches of a producer and their sequence numbers, which make the server store each message once (§5.2.1).
 
 The rule: a batch keeps its epoch and sequence number until the server has accepted it, however often it is sent. Only
 the claim of a new epoch numbers batches anew, and only those that the server certainly has not accepted.
@@ -31,7 +31,7 @@ class Batching(Struct, frozen=True):
 
     @property
     def max_buffered_bytes(self) -> int:
-        """How many bytes are buffered before `append` waits (back-pressure)."""
+        """The number of buffered bytes at which `append` waits (back-pressure)."""
         return self.max_batch_bytes * MAX_BUFFERED_BATCHES
 
 
@@ -44,7 +44,7 @@ class ProducerBatch:
         self.epoch = 0
         self.seq = 0
         self.place = 0
-        """Its place among all batches. A claim renumbers batches, but keeps their places."""
+        """Its place in the order of all batches. A claim renumbers batches and keeps their places."""
         self.position: str | None = None
         """The position of its last message in the source, if there is one."""
         self.resumes_from: str | None = None
@@ -82,7 +82,7 @@ class Production:
         self._sealed_position: str | None = None
 
     def resume(self, epoch: int, position: str) -> None:
-        """Continue in a new epoch from the position that the server has, or from an empty one."""
+        """Continue in a new epoch from the stored position, or from an empty one if there is none."""
         self.epoch, self._position, self._sealed_position = epoch, position, position
 
     @property
@@ -97,26 +97,26 @@ class Production:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are messages to send, now or after they have lingered."""
+        """Whether there are messages to send, now or after lingering."""
         return bool(self._messages or self._full or self._numbered)
 
     def mark(self) -> int:
-        """Release all messages from lingering, and give a mark for `arrived`."""
+        """Make all messages ready to send, and return a mark for `arrived`."""
         self._seal()
         return self._batches
 
     def arrived(self, mark: int) -> bool:
-        """Tell whether every batch before a mark was accepted."""
+        """Return whether every batch before a mark was accepted."""
         return all(batch.place >= mark for batch in self._outstanding())
 
     def _outstanding(self) -> Iterator[ProducerBatch]:
-        """The batches that are not accepted; of each ordered queue only the first."""
+        """Yield the batches that are not accepted yet; of an ordered queue only the first."""
         yield from self._in_flight.values()
         yield from self._fenced
         yield from (queue[0] for queue in (self._numbered, self._full) if queue)
 
     def add(self, message: bytes, now: float, position: str | None = None) -> bool:
-        """Add a message. Tells whether a worker must look: a batch has begun, or is full."""
+        """Add a message. Returns whether a worker must be woken, because a batch was started or is full."""
         self._require_position(position)
         overflows = bool(self._messages) and self._bytes + len(message) > self._batching.max_batch_bytes
         if overflows:
@@ -133,21 +133,21 @@ class Production:
         return begun or full or overflows
 
     def _require_position(self, position: str | None) -> None:
-        """Refuse a position of a producer that does not resume, and none of one that does."""
+        """Check that a producer that resumes gets a position with each message, and another producer none."""
         if (position is None) != (self._position is None):
             raise ValueError(
-                "a producer that does not resume takes no positions: make it with resume=True"
+                "only a producer that was made with resume=True takes a position"
                 if self._position is None
-                else "each message of a producer that resumes has a position"
+                else "a producer that resumes needs a position with each message"
             )
         if position is not None and not (0 < len(position) <= MAX_POSITION_BYTES and _is_header_text(position)):
             raise ValueError(
-                f"a position is printable ASCII of 1 to {MAX_POSITION_BYTES} characters, without spaces around it, "
+                f"a position must be 1 to {MAX_POSITION_BYTES} characters of printable ASCII without outer spaces, "
                 f"got {position!r}"
             )
 
     def end(self, message: bytes | None, position: str | None = None) -> None:
-        """Let the stream be closed behind everything that was added, with a last message if there is one."""
+        """Queue the closure of the stream, after all added messages, with a last message if there is one."""
         if message is not None or position is not None:
             self._require_position(position)
         self._seal()
@@ -168,10 +168,10 @@ class Production:
         self._full_bytes += _size(batch)
 
     def ready(self, now: float) -> bool:
-        """Tell whether a batch may go out now. The first of an epoch goes alone: it has to arrive before the others.
+        """Return whether a batch may be sent now. The first of an epoch is sent alone, because it must arrive first.
 
-        So does one that closes the stream: of others whose answers were lost a closed stream does not say whether it
-        has them.
+        A batch that closes the stream is sent alone too: if responses to other batches were lost, a closed stream does
+        not say whether it has stored them.
         """
         if not self._free:
             return False
@@ -189,11 +189,11 @@ class Production:
         return self._since + self._batching.linger_secs
 
     def wait_secs(self, now: float) -> float | None:
-        """Give the time until a batch is ready, if it only has to linger."""
+        """Return the time until a lingering batch is ready; None if no time is known."""
         return max(0.0, self._due - now) if self._messages and self._free else None
 
     def take(self) -> ProducerBatch:
-        """Take the next batch, and give it its number."""
+        """Take the next batch. A batch gets its number when it is first taken."""
         if self._numbered:
             batch = self._numbered.popleft()
         else:
@@ -210,7 +210,7 @@ class Production:
         self.next_seq += 1
 
     def follows(self, batch: ProducerBatch) -> bool:
-        """Tell whether earlier batches are in flight: the server refuses this one until it has accepted them."""
+        """Return whether earlier batches are in flight. Until they are accepted, the server refuses this one."""
         return any(seq < batch.seq for seq in self._in_flight)
 
     def accepted(self, batch: ProducerBatch) -> None:

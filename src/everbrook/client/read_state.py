@@ -1,6 +1,6 @@
-"""The state of a read: it decides what to request next, and moves with each answer.
+"""The state of a read: it decides what to request next, and moves with each response.
 
-The rule: the position moves only when a page is complete, so a broken connection neither loses nor repeats a message.
+The rule: the position moves only when a page is complete, so that a broken connection loses and repeats no message.
 Data from SSE is a page only when its control event has given the offset after it (§5.8).
 """
 
@@ -25,7 +25,7 @@ _OF = "@"
 
 
 class Live(Enum):
-    """How new data is waited for."""
+    """How a read waits for new messages."""
 
     SSE = "sse"
     LONG_POLL = "long-poll"
@@ -41,7 +41,7 @@ class Ask(Struct, frozen=True):
 
 
 class ReadState:
-    """A position in a stream that moves to the tail, and follows it in a live `mode`."""
+    """A position in a stream. It moves to the tail, and in a live `mode` follows the tail."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ReadState:
         codec: Codec[Any],
         tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
-        """Begin at an offset, which may be a saved one, or as `start` says (`last`, `at`, `skip`)."""
+        """Begin at an offset, which may be a saved one, or as the parameters `start` say (`last`, `at`, `skip`)."""
         self.offset, _, self.incarnation = offset.partition(_OF)
         """The incarnation of the stream, once it is known."""
         self.content_type = ""
@@ -69,11 +69,11 @@ class ReadState:
         self.events_seen = False
         self._fruitless = 0
         self.hasty = 0
-        """How many live answers in a row came at once and without news."""
+        """How many live responses in a row came at once and without news."""
 
     @property
     def live(self) -> bool:
-        """Whether it waits for new messages."""
+        """Whether the read waits for new messages."""
         return self._mode is not None
 
     @property
@@ -84,11 +84,11 @@ class ReadState:
         return self._mode is None and self.up_to_date
 
     def kept(self, offset: str) -> str:
-        """Format an offset for the next run: with the incarnation, if that is known."""
+        """Format an offset to save for the next run: with the incarnation, if that is known."""
         return f"{offset}{_OF}{self.incarnation}" if self.incarnation else offset
 
     def resume(self, kept: str) -> None:
-        """Continue where another run has ended."""
+        """Continue at an offset that an earlier run has saved."""
         offset, _, self.incarnation = kept.partition(_OF)
         self.move(offset)
 
@@ -98,7 +98,6 @@ class ReadState:
         self.up_to_date = False
 
     def ask(self) -> Ask:
-        """Give the next request."""
         query = begin_query(self.offset, self._start)
         headers = {"Stream-Incarnation": self.incarnation} if self.incarnation else {}
         if self._until is not None:
@@ -114,12 +113,10 @@ class ReadState:
     def took(self, page: Page) -> None:
         """Move to the end of a page."""
         if (self._start or self._until is not None) and not page.exact:
-            raise Unsupported(
-                "this server ignored `until`, `last`, `at` or `skip`, which are extensions that it does not have"
-            )
+            raise Unsupported("the server ignored `until`, `last`, `at` or `skip`: it does not have these extensions")
         if self.offset not in _SENTINELS and not self._start and page.next_offset < self.offset:
             raise StreamRewound(
-                f"the stream ends at offset {page.next_offset}, before {self.offset}, where this read stands: "
+                f"the stream ends at offset {page.next_offset}, before {self.offset}, which this read has reached: "
                 "it was deleted and created again, or its server lost data"
             )
         if page.incarnation and self.incarnation and page.incarnation != self.incarnation:
@@ -135,18 +132,18 @@ class ReadState:
         self._cursor = page.cursor or self._cursor
 
     def replaced(self, incarnation: str | None) -> StreamRewound:
-        """Give the error that the stream has another incarnation."""
+        """Make the error for a stream that has another incarnation."""
         return StreamRewound(
             f"the stream that was read up to offset {self.offset} had incarnation {self.incarnation}, "
             f"and has incarnation {incarnation} now: it was created again, cut by a repair, or its server was restored"
         )
 
     def events(self, headers: Mapping[str, str]) -> "EventPages":
-        """Decode the events of an answer."""
+        """Make a decoder of the events of a response."""
         return EventPages(self.offset, self.content_type, headers, self._codec)
 
     def waited(self, ask: Ask, secs: float, *, news: bool) -> None:
-        """Record how long an answer took and whether it had news: requests after hasty answers are delayed."""
+        """Record how long a response took and whether it had news: requests after hasty responses are delayed."""
         hasty = ask.live is not None and not news and secs < self._tuning.hasty_secs
         self.hasty = self.hasty + 1 if hasty else 0
         if ask.live is Live.SSE and self.hasty >= self._tuning.max_fruitless:
@@ -168,7 +165,7 @@ class ReadState:
 
 
 class EventPages:
-    """Makes pages of the events of one connection."""
+    """Assembles pages from the events of one connection."""
 
     def __init__(self, offset: str, content_type: str, headers: Mapping[str, str], codec: Codec[Any]) -> None:
         self._offset = offset
@@ -182,7 +179,7 @@ class EventPages:
         self.count = 0
 
     def feed(self, received: bytes) -> list[Page]:
-        """Take received bytes, and give the pages that they complete."""
+        """Take received bytes, and return the pages that they complete."""
         return [page for event in self._decoder.feed(received) if (page := self._take(event))]
 
     def _take(self, event: Event) -> Page | None:

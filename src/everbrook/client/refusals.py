@@ -1,6 +1,6 @@
-"""Refusals in answers, as errors of the same classes that the server raises.
+"""Decodes refusals into errors of the same classes that the server raises.
 
-An Everbrook server names each refusal by a code. Those of other servers are told by status and headers.
+An Everbrook server names each refusal by a code. Refusals of other servers are classified by status and headers.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from everbrook.protocol.errors import (
 )
 
 _SHOWN_CHARACTERS = 1000
-# The refusal that a status alone identifies. Others, such as 429 and 500, are a plain `ProtocolError`.
+# The refusals that a status alone identifies. Others, such as 429 and 500, become a plain `ProtocolError`.
 _GENERAL: dict[int, type[ProtocolError]] = {
     kind.status: kind
     for kind in (
@@ -61,7 +61,7 @@ class _Document(Struct):
 
 
 def refusal_of(status: int, headers: Mapping[str, str], body: bytes, asked: str) -> ProtocolError:
-    """Make the error of a refused request. Its message begins with what was `asked`."""
+    """Make the error of a refused request. Its message begins with the request, which is `asked`."""
     document = _document(body)
     code = _text(document.code)
     kind = _named(code, status)
@@ -84,19 +84,19 @@ def refusal_of(status: int, headers: Mapping[str, str], body: bytes, asked: str)
 
 
 def header_of(refusal: ProtocolError, name: str) -> str | None:
-    """Give a header that came with a refusal."""
+    """Return a header that came with a refusal."""
     wanted = name.lower().encode()
     return next((value.decode() for header, value in refusal.headers if header.lower() == wanted), None)
 
 
 def _named(code: str, status: int) -> type[ProtocolError] | None:
-    """Find the class of a code. With another status, the code of another server means something else."""
+    """Find the class of a code. With another status, it is a code of another server and means something else."""
     kinds = (ProtocolError.by_code.get(name) for name in (code, code.lower()))
     return next((kind for kind in kinds if kind is not None and kind.status == status), None)
 
 
 def _kind_of(status: int, headers: Mapping[str, str]) -> type[ProtocolError]:
-    """Tell the kind of a refusal without a code from its status and headers."""
+    """Choose the class of a refusal without a code by its status and headers."""
     given = {name.lower() for name in headers}
     if status == Conflict.status:
         if "producer-expected-seq" in given:

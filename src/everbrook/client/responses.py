@@ -1,4 +1,4 @@
-"""Responses of FastAPI and Starlette whose answer outlives them: the browser reloads, and the answer goes on.
+"""Responses of FastAPI and Starlette that stream an answer of a model, which continues if the browser reloads.
 
     @app.post("/chat/{id}")
     async def ask(id: str, question: Question):
@@ -8,7 +8,7 @@
     async def resume(id: str, request: Request):
         return DurableResponse.resume(client.stream(f"answers/{id}"), request)
 
-The rule: a response only reads. The generation writes to the stream in the background, with or without readers.
+The rule: a response only reads. The generation writes to the stream in the background, whether it has readers or not.
 
 Each message is a Server-Sent Event whose id is the position after it; the last event is `end`. An `EventSource` sends
 the last id when it reconnects, and gets status 204 when the answer is complete.
@@ -59,13 +59,13 @@ _END = "end"
 
 
 class EventId(Struct, frozen=True):
-    """A place between two messages, which a reader sends back to go on from there.
+    """The id of an event: the place after its message, which a reader sends back to continue there.
 
-    An offset stands between pages, and only some servers let it stand between messages. So a position is an offset and
-    the number of messages behind it that are done with: `0000000000000042`, or `0000000000000042~3` within a page.
-    Behind the end of a closed stream it is `0000000000000042~end`: its reader knows that nothing more will come.
-    If the server tells the incarnation of the stream, it follows the offset: `0000000000000042@6a1c~3`. A reader that
-    returns to a stream that was created anew is refused.
+    Every server has an offset between pages, and only some have one between messages. So an id is an offset and the
+    number of messages after it that the reader has: `0000000000000042`, or `0000000000000042~3` within a page. After
+    the end of a closed stream it is `0000000000000042~end`, and its reader knows that no more messages will follow.
+    If the server returns the incarnation of the stream, it is part of the id (`0000000000000042@6a1c~3`), and a reader
+    that returns after the stream was created again is refused.
     """
 
     offset: str = "-1"
@@ -74,7 +74,7 @@ class EventId(Struct, frozen=True):
     incarnation: str = ""
 
     def __str__(self) -> str:
-        """Write it as `parse_event_id` reads it."""
+        """Format the id for `parse_event_id`."""
         behind = _END if self.ended else self.passed
         return f"{self.kept}~{behind}" if behind else self.kept
 
@@ -85,11 +85,11 @@ class EventId(Struct, frozen=True):
 
 
 def parse_event_id(text: str) -> EventId:
-    """Read a position, as a reader sent it back."""
+    """Parse an id that a reader sent back."""
     found = _EVENT_ID.fullmatch(text)
     if found is None:
         raise InvalidOffset(
-            f"a position must be an offset, or one with '~' and a number of messages behind it, got {text!r:.80}"
+            f"an event id must be an offset, or an offset, '~' and a number of messages, got {text!r:.80}"
         )
     offset, incarnation, behind = found.groups(default="")
     ended = behind == _END
@@ -97,7 +97,7 @@ def parse_event_id(text: str) -> EventId:
 
 
 def messages_of(page: Page) -> list[bytes]:
-    """Give the messages of a JSON page byte for byte; of another, its one piece, as an event can carry it."""
+    """Return the messages of a JSON page byte for byte. Another page is one message, in base64 if it is binary."""
     if not page.data:
         return []
     if page.kind is Kind.JSON:
@@ -106,14 +106,14 @@ def messages_of(page: Page) -> list[bytes]:
 
 
 class Resumed:
-    """Skips the messages that a reader has had, and gives the position after each new one."""
+    """Skips the messages that a reader has already, and makes the event id of each new one."""
 
     def __init__(self, position: EventId) -> None:
         self.position = position
         self._to_pass = position.passed
 
     def take(self, page: Page) -> Iterator[tuple[EventId, bytes]]:
-        """Give the new messages of the next page, each with the position after it."""
+        """Yield the new messages of the next page, each with its event id."""
         messages = messages_of(page)
         for count, message in enumerate(messages, 1):
             last = count == len(messages)
@@ -129,20 +129,20 @@ class Options(TypedDict, total=False):
     """The options of every response."""
 
     location: str
-    """The `Location` for readers; the URL of the stream unless given."""
+    """The `Location` for readers, by default the URL of the stream."""
     abandoned_after_secs: float
-    """After how long without a message the answer counts as abandoned, and is closed with an error. This must be longer
-    than any pause of the model: a generation that still runs is stopped by it."""
+    """The time without a message after which the stream is closed with an error, because the process of the generation
+    seems to be gone. It must be longer than any pause of the model: closing the stream stops a generation that runs."""
     headers: Mapping[str, str]
     background: BackgroundTask
 
 
 class DurableResponse(StreamingResponse):
-    """Starts what makes an answer, unless it was started before, and streams what it has written and writes.
+    """Starts the generation of an answer, unless it was started before, and streams its messages.
 
-    `events` are whatever `tee` takes; a function is called only if this response is the one that starts them. The
-    stream, which belongs to this one answer, is created; with `ttl_secs` it goes when nobody has read it for so long.
-    `Location` names the stream, and `Stream-Offset` where in it this response begins.
+    `events` are a source as in `tee`; a function is called only if this response starts the generation. The response
+    creates the stream, which has this one answer. With `ttl_secs` the stream expires after so long without a read.
+    `Location` names the stream, and `Stream-Offset` is where this response begins in it.
     """
 
     _start: Callable[[], Awaitable[None]] | None
@@ -164,7 +164,7 @@ class DurableResponse(StreamingResponse):
         ttl_secs: int | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """Answer with events that go into a stream."""
+        """Respond with events, which are recorded in a stream."""
         recording = Recording(encode, encode_error or self.encode_error)
 
         async def start() -> None:
@@ -175,7 +175,7 @@ class DurableResponse(StreamingResponse):
 
     @classmethod
     def resume(cls, stream: AsyncStream[Any], request: Request, **options: Unpack[Options]) -> Self:
-        """Answer with the messages after `Last-Event-ID` or the parameter `offset`, or with all, and follow."""
+        """Respond with the messages after `Last-Event-ID` or the parameter `offset`, or with all, and follow."""
         response = cls.__new__(cls)
         sent = request.headers.get("Last-Event-ID") or request.query_params.get("offset")
         cls._prepare(response, stream, options, sent)
@@ -183,7 +183,7 @@ class DurableResponse(StreamingResponse):
 
     def _prepare(self, stream: AsyncStream[Any], options: Options, sent: str | None = None) -> None:
         if not isinstance(stream, AsyncStream):
-            raise TypeError(f"a response needs a stream of an AsyncClient, got {stream!r}")
+            raise TypeError(f"stream must be a stream of an AsyncClient, got {stream!r}")
         self._stream = stream
         self._start = None
         self._sent = sent
@@ -193,11 +193,11 @@ class DurableResponse(StreamingResponse):
 
     @staticmethod
     def encode_error(error: BaseException) -> bytes:
-        """Encode the error that ended an answer, without its text, which a browser must not see."""
+        """Encode the error that ended the generation, without its text, which a browser must not see."""
         return encode_failure_discreetly(error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request. Errors before the first page are raised to the endpoint; later ones end the response."""
+        """Respond. Errors before the first page are raised to the endpoint; later ones end the response."""
         if self._start is not None:
             await self._start()
         try:
@@ -219,11 +219,11 @@ class DurableResponse(StreamingResponse):
             await self.background()
 
     async def _over(self, first: Page, position: EventId) -> bool:
-        """Tell whether a reader that reconnects has read everything, including the end."""
+        """Return whether a reader that reconnects has read everything, including the end."""
         return first.closed and position.ended
 
     def refusal(self, refusal: ProtocolError) -> Response:
-        """Answer a reader that reconnects to a stream that is gone or never was."""
+        """Make the response for a reader that reconnects to a stream that does not exist any more, or never did."""
         problem = {"status": refusal.status, "code": refusal.code, "detail": refusal.detail}
         return JSONResponse(problem, refusal.status, media_type="application/problem+json")
 
@@ -258,27 +258,29 @@ class DurableResponse(StreamingResponse):
             await asyncio.wait({coming})
 
     async def _abandon(self) -> None:
-        # Another response has closed it, or the generation has just ended.
+        # Another response may have closed the stream, or the generation has just ended.
         with suppress(StreamClosed):
-            await self._stream.close(self.encode_error(GenerationAbandoned("nothing has come for too long")))
+            await self._stream.close(
+                self.encode_error(GenerationAbandoned("the generation wrote no message for too long"))
+            )
 
     def beginning(self) -> bytes:
-        """Write the beginning: after how long a reader reconnects."""
+        """Encode the beginning: the delay after which a reader reconnects."""
         return RETRY
 
     def event(self, position: EventId, message: bytes) -> bytes:
-        """Write a message."""
+        """Encode a message as an event."""
         return encode_sse(Event(b"message", message, str(position).encode()))
 
     def ending(self, position: EventId) -> bytes:
-        """Write that the answer has ended."""
+        """Encode the end of the answer."""
         return encode_sse(Event(b"end", b"{}", str(replace(position, passed=0, ended=True)).encode()))
 
 
 class UIMessageResponse(DurableResponse):
-    """The same for `useChat` of the Vercel AI SDK: a UI message stream, of `recipes.ui_messages.chunks` for instance.
+    """The same for `useChat` of the Vercel AI SDK: its UI message stream, such as of `recipes.ui_messages.chunks`.
 
-    Resumed it begins anew, as `useChat` expects, and is 204 if there is no answer under way.
+    When resumed, it repeats the answer from the beginning, as `useChat` expects; if no answer is running, it is 204.
     """
 
     own_headers: ClassVar[Mapping[str, str]] = {**DurableResponse.own_headers, **ui_messages.HEADERS}
@@ -307,7 +309,7 @@ class UIMessageResponse(DurableResponse):
 
 
 async def _unless_left(sending: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Send until the end, or until the client has gone."""
+    """Send until the end, or until the client disconnects."""
     tasks = {asyncio.ensure_future(sending), asyncio.ensure_future(_left(receive))}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -17,7 +17,8 @@ from everbrook.protocol.errors import ProtocolError, StreamDamaged, TooManyProdu
 
 Failure = ConnectionBroken | ProtocolError | NotAStream
 
-# Temporary refusals. The answer of a gateway does not tell whether the server behind it has processed the request.
+# Temporary refusals of the server itself, which then has not processed the request. 502 and 504 are missing: they come
+# from a gateway, and the server behind it may have processed the request.
 _NOT_NOW = {408, 425, 429, 500, 503}
 _SERVER_FAULT, _NEVER = 500, {501, 505}
 _LASTING = (StreamDamaged, TooManyProducers)
@@ -45,16 +46,16 @@ class Retry(Struct, frozen=True):
             raise ValueError(f"multiplier must be from 1 to {MAX_MULTIPLIER}, got {self.multiplier}")
 
     def delay_secs(self, failures: int, chance: float) -> float:
-        """Give the delay after this number of failures in a row; `chance` is a random number from 0 to 1."""
+        """Return the delay after this number of failures in a row; `chance` is a random number from 0 to 1."""
         longest = min(self.first_delay_secs * self.multiplier ** min(failures - 1, 64), self.max_delay_secs)
         return longest * (1 + chance) / 2
 
 
 class Attempts:
-    """The attempts at one request; a reader counts anew after each answer."""
+    """The attempts at one request; a reader counts anew after each response."""
 
     def __init__(self, retry: Retry, what: str, random: Callable[[], float], *, repeatable: bool = True) -> None:
-        """Begin to count. `repeatable` says that the request does no harm if it is processed twice."""
+        """Count from 0. `repeatable` means that the request does no harm if it is processed twice."""
         self._retry = retry
         self._what = what
         self._random = random
@@ -62,16 +63,16 @@ class Attempts:
         self._failures = 0
         self._max_attempts: float = retry.max_attempts
         self.uncertain = False
-        """Whether an attempt may have succeeded though it was not answered."""
+        """Whether an attempt may have succeeded although no response arrived."""
 
     def succeeded(self, *, patient: bool = False) -> None:
-        """Count anew. A `patient` reader that was answered once goes on for ever."""
+        """Count anew. A `patient` reader that has had one response retries for ever."""
         self._failures = 0
         if patient:
             self._max_attempts = inf
 
     def delay_after(self, failure: Failure) -> float:
-        """Give the delay before the next attempt, or raise the failure if there is none."""
+        """Return the delay before the next attempt, or raise the failure if there is none."""
         self._failures += 1
         certain = _certainly_nothing_happened(failure)
         self.uncertain |= not certain
@@ -79,20 +80,21 @@ class Attempts:
             raise failure
         if not (certain or self._repeatable):
             raise AppendUncertain(
-                f"{self._what}: the connection broke before the answer ({_words(failure)}), so it may be done or not"
+                f"{self._what}: the connection broke before the response ({_words(failure)}), so the server "
+                "may have processed it or not"
             ) from failure
         if self._failures >= self._max_attempts:
             raise self._given_up(failure) from failure
         return max(self._retry.delay_secs(self._failures, self._random()), _retry_after_secs(failure))
 
     def _patient_with(self, failure: Failure) -> bool:
-        """Tell whether something else answers at the URL of a stream that was read before: that is temporary."""
+        """Return whether another server responds at the URL of a stream that was read before: that is temporary."""
         return isinstance(failure, NotAStream) and self._max_attempts == inf
 
     def _given_up(self, failure: Failure) -> Exception:
         if isinstance(failure, ProtocolError):
             return failure
-        return Unreachable(f"{self._what}: no answer in {self._failures} attempts, at last: {_words(failure)}")
+        return Unreachable(f"{self._what}: no response in {self._failures} attempts, at last: {_words(failure)}")
 
 
 def _certainly_nothing_happened(failure: Failure) -> bool:
@@ -102,7 +104,7 @@ def _certainly_nothing_happened(failure: Failure) -> bool:
 
 
 def may_succeed_later(failure: Failure) -> bool:
-    """Tell whether the same request, made later, may succeed."""
+    """Return whether the same request, made later, may succeed."""
     if not isinstance(failure, ProtocolError):
         return isinstance(failure, ConnectionBroken)
     later = failure.status in _NOT_NOW or (failure.status > _SERVER_FAULT and failure.status not in _NEVER)
@@ -117,7 +119,7 @@ def _retry_after_secs(failure: Failure) -> float:
 
 
 def _secs_until(then: str, now: str) -> float:
-    """Give the time until a date (RFC 9110 §10.2.3) by the clock of the server, which its `Date` tells."""
+    """Return the time until a date (RFC 9110 §10.2.3) by the clock of the server, which is its `Date` header."""
     try:
         return (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds()
     except (ValueError, TypeError):  # not dates, or one of them has no zone

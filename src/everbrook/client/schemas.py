@@ -1,4 +1,4 @@
-"""What the values of a state are decoded into, by the type of their entity (State protocol, §7)."""
+"""The classes into which the values of a state are decoded, by entity type (State protocol, §7)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,14 +11,14 @@ Decoder = Callable[[Any], Any]
 
 
 class Schemas:
-    """Decodes the values of entities whose type is known, and leaves the others as JSON has them."""
+    """Decodes the values of entities whose type has a class, and leaves the others as plain JSON values."""
 
     def __init__(self, types: Mapping[str, Any]) -> None:
-        """Take what to decode into for each type: a msgspec struct, a dataclass, or a pydantic model."""
+        """Take the class of each entity type: a msgspec struct, a dataclass, or a pydantic model."""
         self._decoders = {name: _decoder_of(type_) for name, type_ in types.items()}
 
     def __call__(self, type_: str, value: Any) -> Any:
-        """Decode a value. One that does not fit is refused with the reason."""
+        """Decode a value, or raise InvalidChange with the reason."""
         decoder = self._decoders.get(type_)
         if decoder is None:
             return value
@@ -30,6 +30,6 @@ class Schemas:
 
 def _decoder_of(type_: Any) -> Decoder:
     if hasattr(type_, "model_validate_json"):
-        # From JSON, as a strict model takes a date from a JSON text and not from a Python one.
+        # Through JSON, because a strict model accepts a date as text in JSON, but not as a Python str.
         return lambda value: type_.model_validate_json(msgspec.json.encode(value))
     return lambda value: msgspec.convert(value, type_)

@@ -2,7 +2,7 @@
 
     stream.append(session_events.append("chunk", "msg:1", "Hel"))
 
-Each is checked as a reader would: a key that is empty is refused here, not there.
+Each is checked by the rules of readers, so an empty key is refused before it is appended.
 """
 
 from everbrook.protocol.state_changes import Append, Change, Json, Remove, Set, format_session, parse_message
@@ -16,7 +16,7 @@ def set(type_: str, key: str, value: object, /) -> Json:  # noqa: A001 - the dia
 
 
 def remove(type_: str, key: str, /) -> Json:
-    """Write that an entity is gone."""
+    """Write that an entity was removed."""
     return _checked(Remove(type_, key))
 
 

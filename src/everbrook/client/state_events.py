@@ -2,7 +2,7 @@
 
     stream.append(state_events.insert("user", "1", {"name": "Ada"}))
 
-Each is checked as a reader would: a key that is empty is refused here, not there.
+Each is checked by the rules of readers, so an empty key is refused before it is appended.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ Time = str | datetime | None
 
 
 def insert(type_: str, key: str, value: object, /, *, txid: str | None = None, timestamp: Time = None) -> Json:
-    """Write that an entity is new. `txid` is what a reader may wait for."""
+    """Write that an entity is new. A reader may wait for the `txid`."""
     return _checked(Set(type_, key, value, "insert", txid=txid, timestamp=_text(timestamp)))
 
 
@@ -52,12 +52,12 @@ def upsert(type_: str, key: str, value: object, /, *, txid: str | None = None, t
 def delete(
     type_: str, key: str, /, *, old_value: object = UNSET, txid: str | None = None, timestamp: Time = None
 ) -> Json:
-    """Write that an entity is gone."""
+    """Write that an entity was removed."""
     return _checked(Remove(type_, key, old_value, txid, _text(timestamp)))
 
 
 def reset(offset: str | None = None) -> Json:
-    """Write that everything before is void."""
+    """Write that readers drop all entities."""
     return _checked(Reset(offset))
 
 

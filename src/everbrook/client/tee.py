@@ -24,7 +24,7 @@ EncodeError = Callable[[BaseException], object]
 
 
 class RecordingOptions(TypedDict, total=False):
-    """The options of `tee` and `record`, whose defaults stand there."""
+    """The options that `tee` and `record` share."""
 
     encode: Encode
     encode_error: EncodeError
@@ -54,14 +54,14 @@ def tee(
     detach: bool = False,
     linger_secs: float = 0.005,
 ) -> Any:
-    """Pass events on to the caller while they go into a stream, which is closed at their end.
+    """Pass events on to the caller and record them in a stream, which is closed at their end.
 
-    `events` may be an iterator, a context that gives one (`agent.run_stream_events(…)`, `messages.stream(…)`), an
-    awaitable of one (`chat.completions.create(…, stream=True)`) or a function that gives one of these.
+    `events` may be an iterator, a context manager of one (`agent.run_stream_events(…)`, `messages.stream(…)`), an
+    awaitable of one (`chat.completions.create(…, stream=True)`) or a function that returns one of these.
 
-    An error of the events is recorded as the last message and raised. A caller who leaves (`break`, a cancelled task)
-    stops them, and that is recorded; with `detach=True` they continue in the background, and the stream gets all of
-    them. An error of the stream stops them and is raised: so another program can stop them by closing the stream.
+    An error of the source is recorded as the last message and raised. A caller that leaves (`break`, a cancelled task)
+    stops the source, which is recorded; with `detach=True` the recording continues in the background to the end. An
+    error of the stream stops the source and is raised: so another program can stop it by closing the stream.
     """
     if isinstance(stream, AsyncStream):
         return _async.tee(events, stream, _async.Recording(encode, encode_error, create, linger_secs), detach=detach)

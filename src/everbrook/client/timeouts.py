@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class ClientTuning(Struct, frozen=True, kw_only=True):
-    """Timeouts and bounds of a client, which everything gets from the transport."""
+    """Timeouts and bounds of a client. The transport passes them to its readers, producers and states."""
 
     first_event_secs: float = 5.0
     """An event stream begins with a control event. If none comes in this time, a proxy on the way buffers events."""
@@ -14,7 +14,7 @@ class ClientTuning(Struct, frozen=True, kw_only=True):
     max_fruitless: int = 3
     """A follower falls back to long-polls after this many event streams in a row without an event."""
     hasty_secs: float = 0.1
-    """A live answer without news that comes sooner did not wait for any: the next request is delayed."""
+    """After a live response without news that arrives sooner, the next request is delayed: the server does not wait."""
     save_secs: float = 1.0
     """How often a reader saves its position within a page, where it saves positions."""
     page_bytes: int = 1024 * 1024

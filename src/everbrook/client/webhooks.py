@@ -1,7 +1,7 @@
 """Verification of webhooks: signed by the server, recent, and not replayed (§12.10).
 
-The rule: a body is accepted once, as the exact bytes received, under a key of the server's key set. A header that could
-be spelled in two ways is refused, so that a replay can't be disguised.
+The rule: a body is accepted once, as the exact bytes received, under a key of the server's key set. A header in an
+unusual spelling is refused, so that a replay can't be disguised as another request.
 
     receiver = Receiver(Jwks("https://server.example/v1/stream/__ds/jwks.json"))
     receiver.check(request_body, request_headers["Webhook-Signature"])   # raises SignatureInvalid
@@ -50,10 +50,10 @@ class Reason(StrEnum):
 
 
 class SignatureInvalid(Exception):
-    """A request was not signed by the server, or not recently, or is a replay. Answer it 401 and ignore it."""
+    """A request was not signed by the server, was signed too long ago, or is a replay. Respond with 401."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        """Give `reason` to a program and `detail` to a person."""
+        """Carry the `reason` for programs, and `detail` for people."""
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
@@ -74,9 +74,9 @@ def verify(
     now: float,
     tolerance_secs: float = TOLERANCE_SECS,
 ) -> None:
-    """Check the signature of a body at a time, or raise SignatureInvalid. Replays are for a Receiver to refuse.
+    """Check the signature and time of a body, or raise SignatureInvalid. A Receiver also refuses replays.
 
-    `jwks` is what the server publishes, parsed, or a KeySet; ValueError if it is no key set at all.
+    `jwks` is the parsed document that the server publishes, or a KeySet. ValueError is raised if it is neither.
     """
     signed = parse_header(signature_header)
     check_time(signed.timestamp, now, tolerance_secs)
@@ -84,7 +84,7 @@ def verify(
 
 
 def parse_header(value: str) -> Signature:
-    """Read `t=…,kid=…,ed25519=…` (§7.1). Other parameters are passed over; none may come twice."""
+    """Read `t=…,kid=…,ed25519=…` (§7.1). Other parameters are ignored; none may occur twice."""
     if len(value) > _MAX_HEADER_CHARACTERS:
         raise _malformed(f"{HEADER} has {len(value)} characters, at most {_MAX_HEADER_CHARACTERS} were expected")
     parameters: dict[str, str] = {}
@@ -97,7 +97,7 @@ def parse_header(value: str) -> Signature:
     if not _TIMESTAMP.fullmatch(timestamp):
         raise _malformed(f"the t of {HEADER} must be seconds since 1970 in decimal digits, got {timestamp!a}")
     if not kid:
-        raise _malformed(f"{HEADER} names no kid, got {value!a}")
+        raise _malformed(f"{HEADER} must have a kid, got {value!a}")
     return Signature(int(timestamp), kid, _parse_signature(signature))
 
 
@@ -135,12 +135,12 @@ def _malformed(detail: str) -> SignatureInvalid:
 class Replays:
     """A bounded set of the signatures that were seen within the tolerance.
 
-    When one is forgotten, because of its age or of the bound, everything signed at its time or before counts as stale.
-    So under a flood, or after the clock was set back, the window is shorter, and no replay is admitted.
+    When a signature is forgotten, because of its age or of the bound, every request signed at its time or before counts
+    as stale. So a flood, or a clock that was set back, shortens the window, and admits no replay.
     """
 
     def __init__(self, tolerance_secs: float, remembered: int = REMEMBERED) -> None:
-        """Remember at most so many."""
+        """Remember at most `remembered` signatures."""
         self._tolerance_secs = tolerance_secs
         self._remembered = remembered
         self._seen: set[Signature] = set()
@@ -149,7 +149,7 @@ class Replays:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Count the remembered signatures."""
         return len(self._seen)
 
     def admit(self, signed: Signature, now: float) -> None:
@@ -165,9 +165,11 @@ class Replays:
 
     def _check(self, signed: Signature) -> None:
         if signed in self._seen:
-            raise SignatureInvalid(Reason.REPLAYED, f"a request signed at {signed.timestamp} came a second time")
+            raise SignatureInvalid(Reason.REPLAYED, f"a request signed at {signed.timestamp} arrived a second time")
         if signed.timestamp <= self._forgotten_until:
-            raise SignatureInvalid(Reason.STALE, f"signed at {signed.timestamp}, before what is still remembered")
+            raise SignatureInvalid(
+                Reason.STALE, f"signed at {signed.timestamp}: signatures of that time are no longer remembered"
+            )
 
     def _forget_oldest(self) -> None:
         oldest = heapq.heappop(self._by_time)

@@ -1,7 +1,7 @@
-"""Pull-wake workers: they wait for wakes of a subscription, claim them, and hand new messages to a function (§7.2).
+"""Pull-wake workers: they wait for wakes of a subscription, claim them, and pass new messages to a function (§7.2).
 
-The rule: only handled messages are acked. A worker that dies, fails or loses its lease leaves the rest to the next
-claim, so every message is handled at least once, and a batch may come twice.
+The rule: only handled messages are acked. If a worker dies, fails or loses its lease, the next claim gets the rest: so
+every message is handled at least once, and a batch may arrive twice.
 
     async def handle(batch: Batch) -> None: ...
 
@@ -57,7 +57,7 @@ DEFAULT_TUNING = WorkerTuning()
 
 
 class HandlerFailed(Exception):
-    """A handler raised an error, which has nothing to do with the server that the worker speaks to."""
+    """A handler raised an error, in contrast to a request of the worker."""
 
 
 class AsyncWorker:
@@ -78,10 +78,10 @@ class AsyncWorker:
     ) -> None:
         """Work on a subscription below a stream root, such as `https://host/v1/stream`.
 
-        `handler` gets one batch after the other. It is cancelled when the lease is lost; when it raises, the rest is
-        released and tried again later. Other workers are told its `name` while it holds the lease. `headers` are sent
-        with every request, except that acks have their own `Authorization`. A `client` sends the requests if it is
-        given, and its owner closes it; the same goes for a `transport`, which has a token and headers already.
+        `handler` is called with one batch after the other. It is cancelled when the lease is lost; after an error, the
+        rest is released and tried again later. The server tells other workers the `name` of the lease's holder.
+        `headers` are sent with every request, except that acks have their own `Authorization`. The requests go through
+        `client` or `transport`, if one is passed; its owner closes it. A transport has its own token and headers.
         """
         self._place = (Root(base_url.rstrip("/"), "/__ds"), subscription_id, wake_stream)
         self._subscription_id = subscription_id
@@ -95,11 +95,11 @@ class AsyncWorker:
         self._failures = 0
 
     def stop(self) -> None:
-        """Let `run` return when the current batch is handled and acked."""
+        """Make `run` return when the current batch is handled and acked."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Work until `stop`. It waits for a server that is away, and raises if there is no such subscription."""
+        """Work until `stop`. While the server is down, it retries; an unknown subscription raises an error."""
         async with self._leases() as leases:
             tail: str | None = None
             cursor = ""
@@ -132,14 +132,14 @@ class AsyncWorker:
             await transport.close()
 
     async def _next_wake(self, leases: Leases, offset: str, cursor: str) -> tuple[str, str]:
-        """Wait until the subscription may have work. It is worth a look, too, when a poll ends with nothing."""
+        """Wait until the subscription may have work. A poll that ends without a wake counts too."""
         while True:
             events, offset, cursor = await leases.poll(offset, cursor)
             if not events or any(event.subscription_id == self._subscription_id for event in events):
                 return offset, cursor
 
     async def _work(self, leases: Leases) -> None:
-        """Claim a wake, if there is one to be had, and do its work."""
+        """Claim a wake, if one is pending, and handle its messages."""
         lease = await leases.claim(self._name)
         if lease is None:
             return
@@ -149,7 +149,7 @@ class AsyncWorker:
             raise
         except HandlerFailed as failed:
             await self._release(leases, lease)
-            logger.error(  # noqa: TRY400 - what is shown is the handler's own error
+            logger.error(  # noqa: TRY400 - the log shows the error of the handler
                 "the handler of subscription %r failed; its work is released",
                 self._subscription_id,
                 exc_info=failed.__cause__,
@@ -163,7 +163,7 @@ class AsyncWorker:
         self._failures = 0
 
     async def _handle_all(self, leases: Leases, lease: Lease) -> dict[str, str]:
-        """Handle every batch of a wake. Gives what is still to be acked."""
+        """Handle every batch of a wake. Returns the acks that are not sent yet."""
         acks: dict[str, str] = {}
         async for batch in self._batches(leases, lease):
             if acks:
@@ -186,7 +186,7 @@ class AsyncWorker:
                 offset = batch.next_offset
 
     async def _insist(self, lease: Lease, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Repeat a request of a lease until it is answered or the lease has run out."""
+        """Retry a request of a lease until a response arrives or the lease has expired."""
         loop = asyncio.get_running_loop()
         good_until = loop.time() + lease.lease_ttl_ms / 1000
         while True:
@@ -234,16 +234,16 @@ class AsyncWorker:
         await self._unless_stopped(asyncio.sleep(delay_secs))
 
     async def _release(self, leases: Leases, lease: Lease) -> None:
-        """Release the lease, so that the rest can be claimed at once; if that fails, the lease runs out."""
+        """Release the lease, so that the rest can be claimed at once. If that fails, the lease expires."""
         try:
             async with asyncio.timeout(self._tuning.release_timeout_secs):
                 await leases.release(lease)
         except (ClientError, ProtocolError, LeaseLost, TimeoutError) as error:
-            logger.warning("the lease could not be released, and will run out: %s", error)
+            logger.warning("the lease could not be released, and will expire: %s", error)
 
 
 class Worker:
-    """A worker for a plain function, which is called in a thread while another one renews the lease."""
+    """A worker for a plain function, which is called in a thread while the event loop renews the lease."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class Worker:
         transport: "Transport | None" = None,
         tuning: WorkerTuning = DEFAULT_TUNING,
     ) -> None:
-        """Work as AsyncWorker does. A handler cannot be cancelled: it runs to its end, even if the lease is lost.
+        """Work as AsyncWorker does. A thread can't be cancelled: the handler runs to its end even if the lease is lost.
 
         Requests are made on an event loop, with the token, headers and parameters of a `transport` if one is given.
         """
@@ -290,7 +290,7 @@ class Worker:
                 await self._shared.close()
 
     def stop(self) -> None:
-        """Let `run` return when the current batch is handled and acked. Threads and signal handlers may call it."""
+        """Make `run` return when the current batch is handled and acked. Threads and signal handlers may call it."""
         loop = self._loop
         if loop is None:
             self._worker.stop()

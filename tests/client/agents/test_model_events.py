@@ -46,7 +46,7 @@ def test_an_event_is_written_as_json(event: object, message: object) -> None:
 
 
 def test_an_event_that_cannot_be_written_is_named() -> None:
-    with pytest.raises(TypeError, match=r"an event of type dict .* \(it holds a complex\): give `encode`"):
+    with pytest.raises(TypeError, match=r"an event of type dict .* \(it holds a complex\): pass `encode`"):
         encode_event({"n": 1j})
 
 
@@ -69,7 +69,7 @@ class Score(BaseModel):
 def test_what_is_no_number_of_json_is_refused_and_never_null(
     event_of: Callable[[float], object], number: float
 ) -> None:
-    with pytest.raises(ValueError, match=r"cannot be written as JSON \(it holds nan or infinity, .*give `encode`"):
+    with pytest.raises(ValueError, match=r"cannot be written as JSON \(it holds nan or infinity, .*pass `encode`"):
         encode_event(event_of(number))
 
 

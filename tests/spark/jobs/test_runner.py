@@ -109,7 +109,7 @@ def test_a_killed_jvm_ends_the_run_with_exit_code_4(story: Story) -> None:
     assert jvm is not None
     os.kill(jvm, signal.SIGKILL)
     lost = story.pipeline.wait_for(lambda event: event["event"] == "lost")
-    assert "the JVM of Spark has gone" in lost["message"]
+    assert "the JVM of Spark has ended" in lost["message"]
     assert story.pipeline.ended() == UNREACHABLE
 
 

@@ -1,4 +1,4 @@
-"""``everbrook append``: messages from arguments, files and standard input into a stream, as they come."""
+"""``everbrook append``: appends messages from arguments, files and standard input, as they arrive."""
 
 import sys
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _DIGITS = 32
 
 
 class How(TypedDict):
-    """How messages are divided and appended."""
+    """The options that divide and append messages."""
 
     lines: bool
     binary: bool
@@ -30,11 +30,11 @@ class How(TypedDict):
 
 
 class AnotherInput(click.UsageError):
-    """The input is not the one that the producer has begun to append. Nothing of it is appended."""
+    """The producer has begun to append another input. Nothing of this one is appended."""
 
 
 class Sink(Protocol):
-    """Where messages go, and the offset behind them once it is known."""
+    """Appends messages; `offset` is the offset after them, once it is known."""
 
     offset: str
 
@@ -59,10 +59,10 @@ class Sink(Protocol):
 def append(
     name: str, bucket: str | None, arguments: tuple[str, ...], files: tuple[str, ...], **how: Unpack[How]
 ) -> None:
-    """Append each MESSAGE to STREAM, or else what --file or standard input has. Prints the offset behind the last.
+    """Append each MESSAGE to STREAM, or else the content of --file or standard input. Prints the offset after the last.
 
-    In a JSON stream each JSON value is a message, and ends with its line. In any other a file is one message, unless
-    --lines or --binary divide it; then, and in JSON streams, what arrives is sent at once.
+    In a JSON stream each JSON value is a message, and ends at the end of a line. In any other stream a file is one
+    message, unless --lines or --binary divide it; then, and in JSON streams, messages are sent as they arrive.
     """
     _check(how)
     if not (arguments or files) and sys.stdin is not None and sys.stdin.isatty():
@@ -91,14 +91,14 @@ def _is_json(content_type: str, how: How) -> bool:
 
     json = kind_of(content_type) is Kind.JSON
     if how["as_json"] and not json:
-        raise click.UsageError(f"--json is for JSON streams, and this one is {content_type}")
+        raise click.UsageError(f"--json is for JSON streams, but this stream is {content_type}")
     if how["binary"] and json:
-        raise click.UsageError("--binary is not for JSON streams, and this is one")
+        raise click.UsageError("--binary is not for JSON streams: leave it out")
     return json
 
 
 def _batches(arguments: tuple[str, ...], files: tuple[str, ...], how: How, *, json: bool) -> Iterator[list[bytes]]:
-    """Give the messages to append, as they arrive."""
+    """Yield the messages to append, as they arrive."""
     if arguments:
         yield [message_of(argument, json=json, lines=how["lines"]) for argument in arguments]
     for path in files or (() if arguments else ("-",)):
@@ -115,7 +115,7 @@ def _divided(source: Input, how: How, *, json: bool) -> Iterator[list[bytes]]:
 
 
 def _send_all(sink: Sink, batches: Iterator[list[bytes]]) -> int:
-    """Append everything. Gives how many messages that were."""
+    """Append everything. Returns how many messages that were."""
     count = 0
     try:
         for batch in batches:
@@ -126,9 +126,9 @@ def _send_all(sink: Sink, batches: Iterator[list[bytes]]) -> int:
     except click.UsageError as error:
         if not count:
             raise
-        raise click.UsageError(f"{error.message}; the messages before it, {count}, are appended") from error
+        raise click.UsageError(f"{error.message}; the {count} messages before it are appended") from error
     if not count:
-        raise click.UsageError("there is nothing to append: the input is empty")
+        raise click.UsageError("nothing to append: the input is empty")
     return count
 
 
@@ -137,7 +137,7 @@ def _sink(stream: "Stream[Any]", how: How, *, json: bool) -> Iterator[Sink]:
     if how["producer"] is None:
         yield Plain(stream, how["if_match"], json=json)
         return
-    # Only in JSON streams a request can have several messages.
+    # Only in JSON streams can a request have several messages.
     items = MAX_BATCH_MESSAGES if json else 1
     with stream.producer(how["producer"], resume=True, max_batch_items=items) as producer:
         yield (sink := Produced(stream, producer, anew=how["anew"], divisible=how["binary"]))
@@ -145,7 +145,7 @@ def _sink(stream: "Stream[Any]", how: How, *, json: bool) -> Iterator[Sink]:
 
 
 class Plain:
-    """Sends each batch of JSON at once, and anything else message by message, as there a request is one."""
+    """Sends each batch of JSON messages in one request; in other streams a request is a message."""
 
     def __init__(self, stream: "Stream[Any]", if_match: str | None, *, json: bool) -> None:
         self.offset = ""
@@ -154,22 +154,22 @@ class Plain:
         self._json = json
 
     def send(self, batch: list[bytes]) -> None:
-        """Append messages. What must follow a given offset must follow its own messages as well."""
-        # Bytes go into a JSON stream as they are, so values with commas between them are as many messages.
+        """Append messages. With --if-match, each request names the offset after the one before it."""
+        # A request with several values, separated by commas, appends each of them as a message.
         for body in [b",".join(batch)] if self._json else batch:
             self.offset = self._stream.append(body, if_match=self._expected)
             self._expected = self._expected and self.offset
 
 
 class Produced:
-    """Sends what earlier runs of the same command have not sent, through a producer, which retries broken requests.
+    """Sends the messages that earlier runs of the same command have not sent, through a producer.
 
-    The position of a message is the number of input bytes up to its end, and a digest of them, so that another input is
-    detected.
+    The position of a message is the number of input bytes up to its end, and a digest of these bytes, which detects
+    another input.
     """
 
     def __init__(self, stream: "Stream[Any]", producer: "Producer[Any]", *, anew: bool, divisible: bool) -> None:
-        """Begin `anew`, or skip what the producer has appended. Part of a `divisible` message may be skipped."""
+        """Begin `anew`, or skip the input that the producer has appended, also a part of a `divisible` message."""
         self.offset = ""
         self._stream = stream
         self._producer = producer
@@ -180,7 +180,7 @@ class Produced:
         self._digest = sha256()
 
     def send(self, batch: list[bytes]) -> None:
-        """Append messages, except those that are in the stream already."""
+        """Append the messages that are not in the stream yet."""
         for message in batch:
             rest = message
             if self._left:
@@ -197,7 +197,7 @@ class Produced:
         self.offset = self._producer.flush() or self._stream.head().offset
 
     def _rest_of(self, message: bytes) -> bytes:
-        """Skip what an earlier run has appended of a message, and give the rest."""
+        """Skip the part of a message that an earlier run has appended, and return the rest."""
         size = min(len(message), self._left) if self._divisible else len(message)
         self._take(message[:size])
         self._left = max(0, self._left - size)
@@ -229,6 +229,6 @@ def _bytes_of(position: str, name: str) -> int:
     count, _, digest = position.partition(" ")
     if not count.isdecimal() or len(digest) != _DIGITS:
         raise click.UsageError(
-            f"the producer {name!r} is another program's: its position is {position!r}; give another --producer"
+            f"the producer {name!r} belongs to another program: its position is {position!r}; pass another --producer"
         )
     return int(count)

@@ -1,6 +1,6 @@
-"""The file that an export writes, and how far an interrupted one came.
+"""The file that an export writes, and the progress of an interrupted export.
 
-The rule: only whole lines count. What a crash cut off is cut away, and the stream that was under way goes on behind its
+The rule: only whole lines count. A line that a crash cut off is removed, and the unfinished stream continues after its
 last message.
 """
 
@@ -30,7 +30,7 @@ FIRST = format_line(ArchiveLine(VERSION))
 
 
 class UnfinishedExport(Struct):
-    """A stream that is not complete yet: where its lines begin, its description, and how far it came."""
+    """A stream that is not complete yet: the place of its lines, its description, and the offset it has reached."""
 
     at_byte: int
     stream: StreamLine
@@ -39,11 +39,11 @@ class UnfinishedExport(Struct):
 
 
 class Progress:
-    """What the lines of an archive have told so far."""
+    """The content of an archive up to a line."""
 
     def __init__(self) -> None:
         self.whole: dict[Place, int] = {}
-        """The streams that are there, and when each was created."""
+        """The complete streams, with their times of creation."""
         self.buckets: set[str] = set()
         self.begun: UnfinishedExport | None = None
 
@@ -61,10 +61,10 @@ class Progress:
 
 
 class ArchiveFile:
-    """A file of lines, written from where it stopped. Whatever is behind the last whole line is cut away."""
+    """A file that is continued after its last whole line. Bytes after that line are removed."""
 
     def __init__(self, path: Path) -> None:
-        """Open a file, or make it."""
+        """Open a file, or create it."""
         self.progress = Progress()
         self._file: BinaryIO = path.open("r+b" if path.exists() else "w+b")
         try:
@@ -76,7 +76,7 @@ class ArchiveFile:
         self.empty = self._file.tell() == 0
 
     def _scan(self) -> int:
-        """Read every line. Gives where the last whole one ends."""
+        """Read every line. Returns the end of the last whole line."""
         end = 0
         for number, text in enumerate(self._file, 1):
             if not text.endswith(b"\n"):
@@ -91,25 +91,25 @@ class ArchiveFile:
         self._file.write(lines)
 
     def position(self) -> int:
-        """Give where the next line will begin."""
+        """Return the position of the next line."""
         return self._file.tell()
 
     def rewind(self, at_byte: int) -> bool:
-        """Take back every line from a position on."""
+        """Remove the lines from a position on."""
         self._file.flush()
         self._file.seek(at_byte)
         self._file.truncate()
         return True
 
     def close(self) -> None:
-        """Have everything on disk."""
+        """Make all lines durable."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
 
 
 class ArchivePipe:
-    """Standard output: nothing is there already, and nothing can be taken back."""
+    """Standard output: it has no earlier lines, and no line can be removed."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.progress = Progress()

@@ -1,14 +1,14 @@
-"""Archives: streams as lines of JSON, one message a line, for any tool to read and any Everbrook server to take.
+"""Archives: streams as lines of JSON, a message in each, for any tool to read and any Everbrook server to import.
 
-The rule: from what the lines say the same streams can be made again, to the byte. (A line end within a JSON message
-becomes a space.) Each line is of the kind that its first key names:
+The rule: an import of the lines makes the same streams, byte for byte. (A line end within a JSON message becomes a
+space.) The first key of a line names its kind:
 
-    {"archive": 1}                                           the version; may stand again where files were joined
+    {"archive": 1}                                           the version; may be repeated where files were joined
     {"bucket": "agents", "retention": "max-age=60"}          a bucket; those of its streams that follow name it
     {"stream": "orders", "content_type": "text/plain", …}    a stream; what follows belongs to it
     {"snapshot": "0000000000000042", "content_type": …, …}   its snapshot, if it has one
-    {"offset": "0000000000000042", "time_ms": …, …}          a message, and when it was appended
-    {"end": "0000000000000084", "messages": 2, …}            the stream is whole
+    {"offset": "0000000000000042", "time_ms": …, …}          a message, and the time of its append
+    {"end": "0000000000000084", "messages": 2, …}            the end of a complete stream
 
 The bytes of a message or a snapshot are `value` if they are JSON, `text` if they are UTF-8, and `base64` otherwise.
 """
@@ -27,14 +27,14 @@ JSON = "application/json"
 
 
 class InvalidArchive(Exception):
-    """A line is not of an archive: says which, and why."""
+    """A line is not valid in an archive. The message has its number and the reason."""
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(f"line {number}: {problem}")
 
 
 class ArchiveLine(Struct, frozen=True, omit_defaults=True):
-    """The version of what follows."""
+    """The version of the lines after it."""
 
     archive: int
 
@@ -45,7 +45,7 @@ class BucketLine(Struct, frozen=True, omit_defaults=True):
 
 
 class StreamLine(Struct, frozen=True, omit_defaults=True):
-    """A stream as it was at one moment: it had everything from `earliest_offset` up to `tail_offset`."""
+    """A stream as of one moment, with all messages from `earliest_offset` up to `tail_offset`."""
 
     stream: str
     content_type: str
@@ -65,17 +65,17 @@ class StreamLine(Struct, frozen=True, omit_defaults=True):
 
     @property
     def place(self) -> tuple[str | None, str]:
-        """What it is known by: its bucket, if it has one, and its name."""
+        """The identity of the stream: its bucket, if it has one, and its name."""
         return self.bucket, self.stream
 
     @property
     def title(self) -> str:
-        """How a person calls it."""
+        """The name for messages to people."""
         return f"{self.bucket}/{self.stream}" if self.bucket else self.stream
 
 
 class SnapshotLine(Struct, frozen=True):
-    """What the messages before an offset add up to."""
+    """The state that results from the messages before an offset."""
 
     snapshot: str
     content_type: str
@@ -83,7 +83,7 @@ class SnapshotLine(Struct, frozen=True):
 
 
 class MessageLine(Struct, frozen=True, gc=False):
-    """A message, at the offset where it begins."""
+    """A message, and the offset at which it begins."""
 
     offset: int
     time_ms: int
@@ -119,7 +119,7 @@ class _Snapshot(_Bytes):
 
 
 class _Key(Struct):
-    """The keys that tell the kind of a line."""
+    """The keys that identify the kind of a line."""
 
     archive: Raw | UnsetType = UNSET
     stream: Raw | UnsetType = UNSET
@@ -152,13 +152,13 @@ def format_message(offset: int, time_ms: int, payload: bytes, *, json: bool) -> 
 
 
 def format_snapshot(offset: str, content_type: str, data: bytes) -> bytes:
-    """Write a snapshot. Its content type does not make it JSON: it was never checked."""
+    """Write a snapshot. It is text or base64 even if its type is JSON, because servers do not check snapshots."""
     head = msgspec.json.encode({"snapshot": offset, "content_type": content_type})[1:-1]
     return b"{%b,%b}\n" % (head, _format_bytes(data, json=False))
 
 
 def one_line(value: bytes) -> bytes:
-    """Put JSON into one line: line ends stand between its tokens only, where a space does as well."""
+    """Write JSON in one line: its line ends are between tokens, where a space means the same."""
     return value.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
@@ -172,7 +172,7 @@ def _format_bytes(data: bytes, *, json: bool) -> bytes:
 
 
 def parse_line(text: bytes, number: int) -> Line:
-    """Read a line, of which `number` is told to the person who wrote it."""
+    """Read a line. Error messages name its `number`."""
     try:
         if text.startswith(_USUAL):
             return _message(_decode_usual(text))
@@ -182,7 +182,7 @@ def parse_line(text: bytes, number: int) -> Line:
 
 
 def _decode_usual(text: bytes) -> _Message:
-    """Read a message. A value with lone surrogates is cut out of its line, of which it is the last part."""
+    """Read a message. A value with lone surrogates can't be decoded, and is cut out of the end of its line."""
     try:
         return _decode_message(text)
     except msgspec.MsgspecError:
@@ -217,7 +217,7 @@ def _message(found: _Message) -> MessageLine:
 
 def _offset(text: str) -> str:
     if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"an offset is 16 digits, got {text!r}")
+        raise ValueError(f"an offset must be 16 digits, got {text!r}")
     return text
 
 
@@ -228,9 +228,9 @@ def _bytes(found: _Bytes) -> bytes:
         return found.text.encode()
     if found.base64 is not UNSET:
         return binascii.a2b_base64(found.base64, strict_mode=True)
-    raise ValueError("it has neither value, text nor base64")
+    raise ValueError("it must have the key value, text or base64")
 
 
 def next_offset(line: MessageLine, stream: StreamLine) -> int:
-    """Give the offset behind a message. In a JSON stream a comma is stored behind each."""
+    """Return the offset after a message. In a JSON stream a comma is stored after each message."""
     return line.offset + len(line.payload) + stream.json

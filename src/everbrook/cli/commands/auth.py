@@ -1,7 +1,7 @@
-"""``everbrook apikey`` and ``everbrook sign``: API keys, and URLs that let whoever has them read one stream for a time.
+"""``everbrook apikey`` and ``everbrook sign``: API keys, and URLs that allow to read one stream for a time.
 
-Both keep their keys in a file that a running server reads again within a second. An API key is printed once, when it is
-made: the file has only its hash.
+Both keep their keys in a file that a running server reads again within a second. An API key is printed only when it is
+created: the file has its hash.
 """
 
 import time
@@ -49,7 +49,7 @@ def _configured_path(setting: str, profile: str | None, config_file: Path | None
     configured: str = getattr(load_settings(profile=profile, config_file=config_file).auth, setting)
     if not configured:
         variable = f"DS_AUTH__{setting.upper()}"
-        raise click.UsageError(f"no file of keys is named: set auth.{setting} ({variable}), or pass --file")
+        raise click.UsageError(f"the file of keys is unknown: set auth.{setting} ({variable}), or pass --file")
     return Path(configured)
 
 
@@ -60,12 +60,12 @@ def apikey() -> None:
 
 @apikey.command()
 @click.option(
-    "--scope", "scopes", multiple=True, required=True, metavar="SCOPE", help="What the key allows; repeatable."
+    "--scope", "scopes", multiple=True, required=True, metavar="SCOPE", help="The rights of the key; repeatable."
 )
 @click.option(
     "--for", "lifetime", type=parse_duration, metavar="DURATION", help="How long the key is valid.  [until revoked]"
 )
-@click.option("--note", "remark", default="", metavar="TEXT", help="What the key is for, for people.")
+@click.option("--note", "remark", default="", metavar="TEXT", help="A description of the key.")
 @key_file("api_keys_path")
 @json_option
 def create(
@@ -76,9 +76,9 @@ def create(
     path: Path,
     as_json: bool,
 ) -> None:
-    """Make an API key and print it. The key can't be printed again.
+    """Create an API key and print it. The key can't be printed again.
 
-    A scope is verbs and a path: read+append:/v1/stream/chats.
+    A scope has verbs and a path: read+append:/v1/stream/chats.
     """
     from everbrook.server.auth.api_keys import ApiKeyFile, format_file, make_key, parse_file
     from everbrook.server.auth.key_file import edit
@@ -106,7 +106,7 @@ def list_keys(*, path: Path, as_json: bool) -> None:
     try:
         keys = parse_file(path.read_bytes()).keys
     except FileNotFoundError:
-        raise click.ClickException(f"there is no {path}: `everbrook apikey create` makes it") from None
+        raise click.ClickException(f"{path} does not exist: `everbrook apikey create` creates it") from None
     except ValueError as error:
         raise click.ClickException(f"{path} can't be used: {error}") from None
     if as_json:
@@ -131,7 +131,7 @@ def list_keys(*, path: Path, as_json: bool) -> None:
 @key_file("api_keys_path")
 @json_option
 def revoke(key_id: str, *, path: Path, as_json: bool) -> None:
-    """Revoke a key: from now on it is refused."""
+    """Revoke a key: from now on servers refuse it."""
     from everbrook.server.auth.api_keys import ApiKeyFile, format_file, parse_file
     from everbrook.server.auth.key_file import edit
 
@@ -140,7 +140,7 @@ def revoke(key_id: str, *, path: Path, as_json: bool) -> None:
     try:
         edit(path, lambda text: format_file((parse_file(text) if text else ApiKeyFile()).remove(key_id)))
     except KeyError:
-        complain(f"{path} has no key {key_id[:40]!r}: `everbrook apikey list` names those it has", NOT_THERE)
+        complain(f"{path} has no key {key_id[:40]!r}: `everbrook apikey list` prints the keys", NOT_THERE)
         click.get_current_context().exit(NOT_THERE)
     except ValueError as error:
         raise click.ClickException(f"{path} can't be used: {error}") from None
@@ -158,13 +158,13 @@ def revoke(key_id: str, *, path: Path, as_json: bool) -> None:
 @key_file("url_keys_path")
 @json_option
 def sign(target: str | None, lifetime: int, *, new_key: bool, drop_key: str | None, path: Path, as_json: bool) -> None:
-    """Print URL-OR-PATH with a signature: whoever has the URL can read that stream, and do nothing else.
+    """Print URL-OR-PATH with a signature. With this URL anybody can read the stream, and do nothing else.
 
-    URL-OR-PATH is that of a stream: http://…/v1/stream/NAME, /ds/BUCKET/NAME, or the NAME of a stream alone. Parameters
-    such as offset and live may be added later.
+    URL-OR-PATH names a stream: http://…/v1/stream/NAME, /ds/BUCKET/NAME, or NAME alone. Parameters such as offset and
+    live may be added later.
     """
     if target is None and not (new_key or drop_key):
-        raise click.UsageError("nothing to sign: give the URL or the path of a stream")
+        raise click.UsageError("nothing to sign: pass the URL or the path of a stream")
     try:
         if new_key:
             _add_key(path)
@@ -199,18 +199,18 @@ def _sign(file: "UrlKeyFile", target: str, expires_at_secs: int) -> str:
 
 
 def _url(target: str) -> str:
-    """Give the URL or path to sign. The name of a stream alone stands for its path."""
+    """Return the URL or path to sign. A name alone becomes the path of the stream."""
     if not target.isascii() or not target.isprintable() or "#" in target or " " in target:
         raise click.UsageError(
             f"a URL must be printable ASCII without spaces and fragment, got {target[:80]!r}: percent-encode the rest"
         )
     if "signature=" in target:
-        raise click.UsageError("the URL has a signature already: give it without one")
+        raise click.UsageError("the URL has a signature already: pass it without the signature")
     return target if "://" in target or target.startswith("/") else ROOTS[0] + target
 
 
 def _server_path(path: str) -> str:
-    """Give the path as the server sees it: a proxy in front may add a prefix."""
+    """Return the path that the server receives: a proxy in front of it may add a prefix."""
     starts = [found for root in ROOTS if (found := path.find(root)) >= 0]
     return path[min(starts) :] if starts else path
 
@@ -221,7 +221,7 @@ def _load(path: Path) -> "UrlKeyFile":
     try:
         return parse_file(path.read_bytes())
     except FileNotFoundError:
-        raise click.ClickException(f"there is no {path}: `everbrook sign --new-key` makes it") from None
+        raise click.ClickException(f"{path} does not exist: `everbrook sign --new-key` creates it") from None
 
 
 def _add_key(path: Path) -> None:
@@ -241,7 +241,7 @@ def _drop_key(path: Path, key_id: str) -> None:
     if key_id not in {key.id for key in file.keys}:
         raise click.ClickException(f"{path} has no key {key_id[:40]!r}")
     if len(file.keys) == 1:
-        raise click.ClickException(f"{key_id} is the only key: --new-key makes another one in the same command")
+        raise click.ClickException(f"{key_id} is the only key: --new-key creates another one in the same command")
 
     def without(text: bytes | None) -> bytes:
         kept = parse_file(text or b"").keys

@@ -1,7 +1,7 @@
-"""``everbrook backup`` and ``everbrook restore``: a copy of a store at one moment, and a data folder made of it.
+"""``everbrook backup`` and ``everbrook restore``: copy a store as of one moment, and make a data folder of the copy.
 
-The rule: what has the name of a backup is whole and verified. A run that fails or is killed leaves no backup, and the
-next one goes on with what it has copied.
+The rule: a folder with the name of a backup is complete and verified. A run that fails or is killed leaves no backup;
+the next run continues with the files that it has copied.
 """
 
 import secrets
@@ -43,11 +43,13 @@ T = TypeVar("T")
     help="Copy the store in DIR, which no server may be using.",
 )
 @click.option(
-    "--keep", metavar="N", type=click.IntRange(min=1), help="Afterwards remove all backups in DEST but the last N."
+    "--keep", metavar="N", type=click.IntRange(min=1), help="Afterwards remove all backups in DEST except the last N."
 )
-@click.option("--full", is_flag=True, help="Copy every byte, also what earlier backups have.")
+@click.option("--full", is_flag=True, help="Copy every byte, also those that earlier backups have.")
 @click.option("--max-rate", metavar="MB", type=click.FloatRange(1, 1e6), help="Read at most MB megabytes per second.")
-@click.option("--check/--no-check", "checked", default=True, help="Read the copy as `check` does.  [default: check]")
+@click.option(
+    "--check/--no-check", "checked", default=True, help="Verify the copy as `everbrook check` does.  [default: check]"
+)
 @json_option
 @server_options
 def backup(
@@ -60,11 +62,10 @@ def backup(
     checked: bool,
     as_json: bool,
 ) -> None:
-    """Copy the store of the server at URL into DEST, a folder for backups, as it is at one moment.
+    """Copy the store of the server at URL into DEST, a folder for backups, as of one moment.
 
-    Everything that was acknowledged before is in it. What the last backup in DEST has is not copied again: it is the
-    same file under a second name. DEST/latest is the last one that is whole; `everbrook restore` makes a data folder of
-    it.
+    The backup has everything that was acknowledged before. Files that the last backup in DEST has are not copied again,
+    but linked. DEST/latest is the last complete backup; `everbrook restore` makes a data folder of it.
     """
     # Imported here: help needs none of it.
     from everbrook.storage.backups.backup import BackupError
@@ -72,7 +73,7 @@ def backup(
     from everbrook.storage.manifest import StoreError
 
     if max_rate is not None and isnan(max_rate):
-        raise click.UsageError("--max-rate is a number of MB, got nan")
+        raise click.UsageError("--max-rate must be a number of MB, got nan")
     url, folder = _parse_places(places, data_dir)
     began = time.monotonic()
     try:
@@ -108,15 +109,15 @@ def _parse_places(places: tuple[str, ...], data_dir: Path | None) -> tuple[str, 
         case (url, dest) if data_dir is None and url.startswith(("http://", "https://")):
             return url, Path(dest)
         case (url, _) if data_dir is None:
-            raise click.UsageError(f"the URL of a server begins with http:// or https://, got {url}")
+            raise click.UsageError(f"the URL of a server must begin with http:// or https://, got {url}")
         case (_, _):
-            raise click.UsageError("--data-dir copies a store without its server: give DEST alone")
+            raise click.UsageError("--data-dir copies a store without its server: pass DEST alone")
         case _:
             raise click.UsageError(f"expected a URL and a folder, got {len(places)} arguments")
 
 
 def _check(copy: "StoreCopy") -> "Report":
-    """Read the copy as a store is checked."""
+    """Check the copy as a store."""
     from everbrook.storage.backups.restore import check_copy
 
     with waiting("checking"):
@@ -124,7 +125,7 @@ def _check(copy: "StoreCopy") -> "Report":
 
 
 class Pinned(NamedTuple):
-    """A store as it is at one moment."""
+    """A store, pinned at one moment."""
 
     source: "Source"
     store: str
@@ -205,7 +206,7 @@ def _manifest(pinned: Pinned, copy: "StoreCopy") -> "Manifest":
 def _facts(
     path: Path, manifest: "Manifest", report: "Report | None", gone: list[Path], secs: float
 ) -> dict[str, object]:
-    """Give the result as JSON keys."""
+    """Return the result as JSON keys."""
     from everbrook.storage.backups.backup import format_name
 
     return {
@@ -228,7 +229,7 @@ def _describe(facts: dict[str, object]) -> "Iterator[str]":
     yield f"{facts['backup']}: {facts['store']} as of {facts['taken_at']}"
     yield f"  files: {facts['files']}, bytes: {facts['bytes']}, of which copied: {facts['copied_bytes']}"
     if facts["clock_set_back"]:
-        yield "  a clock was set back: an earlier backup has a later time, and this one is named as the next after it"
+        yield "  a clock was set back: an earlier backup has a later time, so this one has the next name after it"
     if facts["checked"]:
         yield f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}"
     removed = facts["removed"]
@@ -239,13 +240,13 @@ def _describe(facts: dict[str, object]) -> "Iterator[str]":
 @click.command()
 @click.argument("source", metavar="DEST", type=click.Path(path_type=Path))
 @click.argument("data_dir", metavar="DATA_DIR", type=click.Path(path_type=Path))
-@click.option("--at", metavar="TIME", help="Take the last backup made until then, such as 20261116T04.")
+@click.option("--at", metavar="TIME", help="Restore the last backup made until then, such as 20261116T04.")
 @json_option
 def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> None:
-    """Make the data folder DATA_DIR, which must be new or empty, of the last backup in DEST.
+    """Make the data folder DATA_DIR, which must be new or empty, from the last backup in DEST.
 
-    DEST is what `everbrook backup` was given, or one of the backups in it. Every byte is verified; if one is not what
-    was copied, DATA_DIR is not made.
+    DEST is the folder of `everbrook backup`, or one of the backups in it. Every byte is verified; if one differs from
+    the copied byte, DATA_DIR is not made.
     """
     # Imported here: help needs none of it.
     from everbrook.storage.backups.backup import BackupError, choose_backup
@@ -285,7 +286,7 @@ def _describe_restored(facts: dict[str, object]) -> Iterator[str]:
 
 
 def run_aside(work: Callable[[], T], given_up: Event) -> T:
-    """Run work in a thread. An interrupt gives it up and waits for its end; a second one ends the process."""
+    """Run work in a thread. An interrupt cancels it and waits for its end; a second one ends the process."""
     outcome: Future[T] = Future()
     # An interrupted `Thread.join` of Python before 3.13 takes the thread for ended. A lock has no such gap.
     running = Lock()
@@ -293,7 +294,7 @@ def run_aside(work: Callable[[], T], given_up: Event) -> T:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised to whoever waits
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
             outcome.set_exception(error)
         finally:
             running.release()
@@ -308,7 +309,7 @@ def run_aside(work: Callable[[], T], given_up: Event) -> T:
     except KeyboardInterrupt:
         before = signal.signal(signal.SIGINT, signal.SIG_DFL)
         given_up.set()
-        # It does not run if the interrupt came while it was started.
+        # The thread does not run if the interrupt came during its start.
         if thread.is_alive():
             with running:
                 pass

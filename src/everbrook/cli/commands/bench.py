@@ -1,4 +1,4 @@
-"""``everbrook bench``: a running server under load, on streams of its own, and what it does in a second."""
+"""``everbrook bench``: measures a running server under load, on streams of its own."""
 
 import os
 from collections.abc import Callable, Coroutine, Iterator
@@ -59,8 +59,8 @@ class Size(TypedDict):
 def bench(cases: tuple[str, ...], *, as_json: bool, **how: Unpack[Size]) -> None:
     """Put a running server under load: appends, catch-up reads of 64 KiB, and followers of one stream.
 
-    The load comes from one process, on streams of its own, which are deleted afterwards. A case of `follow` counts
-    deliveries, and how long they took from the append on.
+    One process makes the load, on streams of its own, which are deleted afterwards. The case `follow` counts
+    deliveries, and measures their latency from the append on.
     """
     rows: list[dict[str, Any]] = []
     with open_client() as client:

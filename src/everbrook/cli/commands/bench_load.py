@@ -1,6 +1,6 @@
-"""Puts load on a server: connections that send the next request after each response, and followers.
+"""Load on a server: connections that send the next request after each response, and followers.
 
-It uses its own minimal HTTP client, because Everbrook's client would take most of the time that is measured.
+It has a minimal HTTP client of its own, because Everbrook's client would take most of the measured time.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class LoadTarget(Struct, frozen=True):
         try:
             await loop.create_connection(lambda: protocol, parts.hostname or "", port, ssl=context)
         except OSError as error:
-            raise LoadFailed(f"{self.url} can't be connected to: {error}") from error
+            raise LoadFailed(f"can't connect to {self.url}: {error}") from error
 
 
 class LoadConnection(asyncio.Protocol):
@@ -78,7 +78,7 @@ class LoadConnection(asyncio.Protocol):
             self.fail(f"the server sent invalid HTTP: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.fail(f"the server closed a connection: {error or 'it said nothing'}")
+        self.fail(f"the server closed a connection: {error or 'without an error'}")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -203,7 +203,7 @@ async def follow(
         await ask_for(place, make, connections=1, seconds=seconds)
         await asyncio.sleep(0.2)
     except TimeoutError as error:
-        raise LoadFailed(f"the followers heard nothing within {STALL_SECS:.0f} s") from error
+        raise LoadFailed(f"the followers received nothing within {STALL_SECS:.0f} s") from error
     finally:
         for follower in followers:
             follower.finish()
@@ -217,12 +217,12 @@ async def _run(place: LoadTarget, requesters: list[Requester], seconds: float) -
                 await place.connect(requester)
             await asyncio.gather(*(requester.over for requester in requesters))
     except TimeoutError as error:
-        raise LoadFailed(f"the server did not answer within {STALL_SECS:.0f} s") from error
+        raise LoadFailed(f"the server did not respond within {STALL_SECS:.0f} s") from error
     finally:
         for requester in requesters:
             requester.finish()
 
 
 def stamped(message_bytes: int) -> bytes:
-    """Make a message that begins with the present time."""
+    """Make a message that begins with the current time."""
     return (b"%020d" % perf_counter_ns()).ljust(message_bytes, b".")

@@ -1,4 +1,4 @@
-"""``everbrook bucket``: streams that belong together, below a name of their own."""
+"""``everbrook bucket``: namespaces of streams."""
 
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,12 @@ def bucket() -> None:
 
 @bucket.command()
 @click.argument("name", metavar="BUCKET")
-@click.option("--retention", metavar="POLICY", help="The retention of its streams that have none of their own.")
+@click.option("--retention", metavar="POLICY", help="The default retention policy of its streams.")
 @click.option("--exist-ok", is_flag=True, help="Succeed if the bucket exists.")
 @json_option
 @server_options
 def create(name: str, retention: str | None, *, exist_ok: bool, as_json: bool) -> None:
-    """Create BUCKET: 4 to 64 of a-z, 0-9, _ and -."""
+    """Create BUCKET, a name of 4 to 64 characters from a-z, 0-9, _ and -."""
     with open_client() as client:
         created = client.bucket(name).create(retention=retention, exist_ok=exist_ok)
     if as_json:
@@ -40,7 +40,7 @@ def create(name: str, retention: str | None, *, exist_ok: bool, as_json: bool) -
 @json_option
 @server_options
 def ls(prefix: str, *, detailed: bool, as_json: bool) -> None:
-    """List the buckets whose names begin with PREFIX, or all, one a line."""
+    """List the buckets whose names begin with PREFIX, or all, one per line."""
     with open_client() as client:
         found = list(client.buckets(prefix))
     if as_json:

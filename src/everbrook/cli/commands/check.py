@@ -1,4 +1,4 @@
-"""``everbrook check`` and ``everbrook repair``: verify every byte of a store, and mend what does not verify."""
+"""``everbrook check`` and ``everbrook repair``: verify every byte of a store, and repair damage."""
 
 import secrets
 import sys
@@ -23,10 +23,10 @@ MOST_DAMAGES = 100
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @json_option
 def check(folder: Path, *, as_json: bool) -> int:
-    """Read every byte of the store in DIR, a data folder that no server uses, and say whether it verifies.
+    """Read every byte of the store in DIR, a data folder that no server uses, and verify the checksums.
 
-    Exit code 0: it does. 1: something is damaged, or could not be checked; `everbrook repair` mends what it can. With
-    --json each store is an object in a line.
+    Exit code 0: every byte verifies. 1: something is damaged or could not be checked; `everbrook repair` repairs what
+    can be repaired. With --json each store is an object in a line.
     """
     # Imported here: the other commands need no storage.
     from everbrook.storage.check import check_store, find_stores
@@ -62,7 +62,7 @@ def progress_bar(label: str) -> "Iterator[Progress]":
 
 
 def facts_of(report: "Report") -> dict[str, object]:
-    """Give the findings of a check as JSON keys."""
+    """Return the findings of a check as JSON keys."""
     return {
         "folder": str(report.folder),
         "mode": str(report.mode),
@@ -95,11 +95,11 @@ def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterat
         yield "  every byte verifies"
         return
     yield f"  damaged places: {len(report.damages)}"
-    yield f"  {consequence_of(report)}; `everbrook repair {report.folder}` shows what is lost, and mends it"
+    yield f"  {consequence_of(report)}; `everbrook repair {report.folder}` shows the losses, and repairs the rest"
 
 
 def consequence_of(report: "Report") -> str:
-    """Say how a server treats a damaged store."""
+    """Describe how a server treats the damaged store."""
     if report.refusals:
         return report.refusals[0].text
     if report.streams:
@@ -110,17 +110,17 @@ def consequence_of(report: "Report") -> str:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before it begins.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--drop", is_flag=True, help="Delete damaged streams instead of cutting them before the damage.")
 @json_option
 def repair(folder: Path, *, yes: bool, drop: bool, as_json: bool) -> int:
-    """Show what the store in DIR, a data folder that no server uses, has lost; ask, and repair the rest.
+    """Show the losses of the store in DIR, a data folder that no server uses; ask, and repair the rest.
 
-    A damaged stream keeps what is before the damage, and gets a new incarnation: its readers and producers begin anew.
-    Damaged bytes are kept in lost+found/ in DIR. Take a copy of DIR first, if there is room for one. A repair that was
-    interrupted is run again.
+    A damaged stream keeps the messages before the damage and gets a new incarnation, so that its readers and producers
+    start over. Damaged bytes are moved to lost+found/ in DIR. Copy DIR first, if there is room. After an interruption,
+    run the repair again.
 
-    Exit code 0: every byte verifies. 1: not repaired, or not all of it. With --json each store is an object in a line.
+    Exit code 0: every byte verifies. 1: not repaired, or only in part. With --json each store is an object in a line.
     """
     # Imported here: the other commands need no storage.
     from everbrook.storage.check import Repair, find_stores
@@ -172,19 +172,19 @@ def _show(report: "Report", done: list[str], *, as_json: bool) -> None:
 
 
 def format_damage(report: "Report") -> "Iterator[str]":
-    """Write the damage as `everbrook check` does."""
+    """Print the damage as `everbrook check` does."""
     return (line for line in format_report(report) if "everbrook repair" not in line)
 
 
 def format_plan(report: "Report", *, drop: bool) -> "Iterator[str]":
-    """Write what a repair will lose."""
+    """Describe what a repair will lose."""
     from everbrook.protocol.errors import quoted
 
     if not report.base_readable:
         yield from _rebuild_plan(report)
         return
     for refusal in report.refusals:
-        yield f"  {refusal.text}; a repair goes on with what is left"
+        yield f"  {refusal.text}; a repair keeps the rest"
     for stream in report.streams.values():
         which = f"stream {stream.incarnation:016x}" if stream.name is None else f"stream {quoted(stream.name)}"
         if stream.tail is None:

@@ -33,7 +33,7 @@ def show(profile: str | None, config_file: Path | None, layout: str, *, as_json:
 
 
 def document_of(layered: Layered) -> dict[str, object]:
-    """Give the settings as one JSON object."""
+    """Return the settings as one JSON object."""
     log_filter = layered.log_filter
     return {
         "settings": [_entry(field, layered) for field in FIELDS.values()],

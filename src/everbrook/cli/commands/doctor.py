@@ -1,4 +1,4 @@
-"""``everbrook doctor``: this machine, its settings and its server, one line for each thing that can be wrong."""
+"""``everbrook doctor``: checks this machine, its settings and its server, and prints a line for each check."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +24,8 @@ def doctor(profile: str | None, config_file: Path | None, *, as_json: bool) -> i
     """Check versions, clock, settings, disk, limits, port, certificate and policy of this machine, and the server at
     the URL, in a line each.
 
-    Each line is ok, warn or fail, and says what to do. Exit code 1: something failed. The disk is checked where the
-    settings keep streams, by writing a small file there and removing it.
+    Each line is ok, warn or fail, and says what to do. Exit code 1: a check failed. To check the disk, a small file is
+    written to the data folder and removed.
     """
     failed = False
     for finding in _findings(profile, config_file):

@@ -1,4 +1,4 @@
-"""``everbrook export``: streams into an archive, each as of one moment, from where an interrupted export stopped."""
+"""``everbrook export``: writes streams to an archive, each as of one moment; an interrupted export is continued."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ class StreamMoved(Exception):
 
 
 class Source:
-    """One stream on its way from a server to an archive."""
+    """Writes one stream of a server to an archive."""
 
     def __init__(
         self, client: "Client", archive: Archive, bucket: str | None, info: "StreamInfo", advance: Advance
@@ -51,7 +51,7 @@ class Source:
         self.title = f"{bucket}/{info.name}" if bucket else info.name
 
     def run(self) -> int:
-        """Write the stream. Gives how many messages it has."""
+        """Write the stream, and return the number of its messages."""
         begun = self._resumed()
         for _ in range(ATTEMPTS):
             try:
@@ -64,11 +64,11 @@ class Source:
         raise StreamMoved(f"{self.title} was cut while it was exported: export it again, to a file")
 
     def rewind(self) -> bool:
-        """Remove what was written of the stream."""
+        """Remove the lines of the stream."""
         return self._archive.rewind(self._at_byte)
 
     def _resumed(self) -> UnfinishedExport | None:
-        """Give how far an interrupted export came with the stream, if the stream is still the same."""
+        """Return the progress of an interrupted export, if the stream is still the same."""
         begun, self._archive.progress.begun = self._archive.progress.begun, None
         if begun is None:
             return None
@@ -90,7 +90,7 @@ class Source:
         return UnfinishedExport(self._at_byte, line, int(line.earliest_offset))
 
     def _as_of_now(self) -> "tuple[Snapshot | None, StreamLine]":
-        """Describe the stream together with its snapshot: one that was replaced in between is fetched again."""
+        """Describe the stream together with its snapshot. If the snapshot is replaced meanwhile, fetch both again."""
         while True:
             head = self._stream.head()
             snapshot = self._stream.snapshot() if head.snapshot_offset else None
@@ -125,7 +125,7 @@ class Source:
 
 
 class Choice(TypedDict):
-    """Which streams are exported, and how an existing file is treated."""
+    """The options of an export: its streams, and the treatment of an existing file."""
 
     names: tuple[str, ...]
     bucket: str | None
@@ -152,7 +152,7 @@ class Exported(Struct):
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="The file to write; standard output unless given.",
+    help="The file to write.  [default: standard output]",
 )
 @click.option("--resume", is_flag=True, help="Continue a FILE that an interrupted export left.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
@@ -181,14 +181,14 @@ def export(output: Path | None, *, as_json: bool, **how: Unpack[Choice]) -> int:
 
 def _check(output: Path | None, how: Choice) -> None:
     if how["names"] and (how["prefix"] is not None or how["everything"]):
-        raise click.UsageError("name streams, or give --prefix or --all, not both")
+        raise click.UsageError("name streams, or pass --prefix or --all, not both")
     if how["everything"] and (how["bucket"] or how["prefix"] is not None):
         raise click.UsageError("--all can't be combined with --bucket or --prefix")
     if not (how["names"] or how["everything"] or how["bucket"] or how["prefix"] is not None):
-        raise click.UsageError("say what to export: names of streams, --prefix, --bucket or --all")
+        raise click.UsageError("nothing to export: pass names of streams, --prefix, --bucket or --all")
     if output is None:
         if how["resume"] or how["force"]:
-            raise click.UsageError("--resume and --force are for a file: name it with --output")
+            raise click.UsageError("--resume and --force need a file: name it with --output")
     elif output.exists() and output.stat().st_size and not (how["resume"] or how["force"]):
         raise click.UsageError(f"{output} exists already: --resume continues it, --force replaces it")
 
@@ -198,7 +198,7 @@ def _open(output: Path | None, *, force: bool) -> Archive:
         return ArchivePipe(bytes_out())
     try:
         if output.exists() and not output.is_file():
-            # A device or a named pipe: there is nothing in it to go on with.
+            # A device or a named pipe has no earlier lines to continue.
             return ArchivePipe(click.get_current_context().with_resource(output.open("wb")))
         if force:
             output.unlink(missing_ok=True)
@@ -227,13 +227,13 @@ def _export(client: "Client", archive: Archive, how: Choice) -> Exported:
                 continue
             _count(exported, Source(client, archive, bucket, info, advance))
     if archive.progress.begun is not None:
-        # It was under way when an export was interrupted, and is gone since.
+        # The interrupted export had begun this stream, which has been deleted since.
         archive.rewind(archive.progress.begun.at_byte)
     return exported
 
 
 def _count(exported: Exported, source: Source) -> None:
-    """Export a stream. One that fails is told of, and does not hold up the others."""
+    """Export a stream. If it fails, the error is reported, and the others continue."""
     try:
         exported.messages += source.run()
         exported.streams += 1
@@ -250,7 +250,7 @@ def _count(exported: Exported, source: Source) -> None:
 
 
 def _chosen_buckets(client: "Client", how: Choice) -> "list[BucketInfo | None]":
-    """Give the buckets to export from; None stands for the streams that are in no bucket."""
+    """Return the buckets to export from. None stands for the base surface."""
     if how["everything"]:
         return [None, *client.buckets()]
     return [None if how["bucket"] is None else client.bucket(how["bucket"]).head()]
@@ -261,7 +261,7 @@ def _write_buckets(archive: Archive, buckets: "list[BucketInfo | None]") -> None
     told = archive.progress
     new = [bucket for bucket in buckets if bucket is not None and bucket.name not in told.buckets]
     if new and told.begun is not None:
-        # What is behind the beginning of a stream may be taken back, and a bucket must not be.
+        # A rewind removes the lines of an unfinished stream. It must not remove a bucket, so buckets come first.
         archive.rewind(told.begun.at_byte)
         told.begun = None
     for bucket in new:
@@ -271,7 +271,7 @@ def _write_buckets(archive: Archive, buckets: "list[BucketInfo | None]") -> None
 def _chosen(
     client: "Client", buckets: "list[BucketInfo | None]", how: Choice
 ) -> "Iterator[tuple[str | None, StreamInfo]]":
-    """Give the streams to export, in order."""
+    """Yield the streams to export, in order."""
     for bucket in (None if each is None else each.name for each in buckets):
         if how["names"]:
             yield from ((bucket, _find(client, bucket, name)) for name in how["names"])
@@ -283,6 +283,6 @@ def _find(client: "Client", bucket: str | None, name: str) -> "StreamInfo":
     stream = find_stream(client, name, bucket)
     found = next((info for info in root_of(client, bucket).list(name) if info.name == name), None)
     if found is None:
-        stream.head()  # which says why it is not there
-        raise click.UsageError(f"{name} is in no list of the server: name it as `everbrook ls` does")
+        stream.head()  # raises the error of the server, if the stream does not exist
+        raise click.UsageError(f"the server lists no stream {name}: use a name that `everbrook ls` prints")
     return found

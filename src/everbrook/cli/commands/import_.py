@@ -1,4 +1,4 @@
-"""``everbrook import``: the streams of an archive onto a server, exactly once however often it is interrupted."""
+"""``everbrook import``: creates the streams of an archive on a server, each message once, over interruptions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from everbrook.cli.commands.import_target import Target
 
 
-# Refusals that another stream need not meet. Others concern whoever asks, or all that the server has.
+# Refusals that concern one stream: the import continues with the next. Others concern the user, or all streams.
 _OF_THE_STREAM = {400, 404, 405, 409, 410, 412, 413}
 
 
@@ -46,13 +46,13 @@ class Imported(Struct):
 @json_option
 @server_options
 def import_(path: str, *, verify: bool, as_json: bool) -> int:
-    """Make the streams of FILE, or of standard input, which `everbrook export` has written.
+    """Create the streams of FILE, or of standard input, which `everbrook export` has written.
 
-    Run it again if it was interrupted: it goes on where it stopped, and nothing is there twice. What is in a stream
-    already must be what the archive says.
+    If it is interrupted, run it again: it continues where it stopped, and appends no message twice. Messages that a
+    stream has already must be those of the archive.
     """
     with open_client() as client:
-        next(iter(client.buckets()), None)  # whoever mistyped the URL wants to know soon
+        next(iter(client.buckets()), None)  # patience would delay the report of a wrong URL
     with open_client(patient=True) as client:
         done = import_streams(client, path, verify=verify)
     if as_json:
@@ -63,7 +63,7 @@ def import_(path: str, *, verify: bool, as_json: bool) -> int:
 
 
 def import_streams(client: "Client", path: str, *, verify: bool) -> Imported:
-    """Create the streams of an archive. If it ends early, it says how far it came."""
+    """Create the streams of an archive. If the import ends early, its progress is reported."""
     work = _Import(client, verify=verify)
     with open_input(path) as file, _telling_what_was_done(work):
         _feed(work, file)
@@ -77,7 +77,7 @@ def _summary(done: Imported) -> str:
 
 @contextmanager
 def _telling_what_was_done(work: "_Import") -> Iterator[None]:
-    """If the import ends early, report how far it came and how to continue."""
+    """If the import ends early, report the progress and how to continue."""
     try:
         yield
     except click.ClickException:
@@ -114,9 +114,9 @@ def _parsed(text: bytes, number: int) -> Line:
 
 
 def _require_name(line: StreamLine) -> None:
-    """Refuse names that the client would take for a URL: a file must not choose the server that gets the token."""
+    """Refuse a URL instead of a name: a file must not choose the server that gets the token."""
     if line.stream.lower().startswith(("http://", "https://", "/")):
-        raise ValueError(f"a stream is named by its path below the stream root, got {line.stream!r}")
+        raise ValueError(f"the name of a stream must be its path below the stream root, got {line.stream!r}")
 
 
 def _name(file: BinaryIO) -> str:
@@ -124,7 +124,7 @@ def _name(file: BinaryIO) -> str:
 
 
 class _Import:
-    """The lines of an archive, taken one by one."""
+    """Imports the lines of an archive one by one."""
 
     def __init__(self, client: "Client", *, verify: bool) -> None:
         self._client = client
@@ -162,7 +162,7 @@ class _Import:
         if self._target is None:
             return f"{self.title} is refused: {detail}; none of it is imported"
         position = self._target.position
-        return f"{self.title} is refused from {position} on: {detail}; what is before that is imported"
+        return f"{self.title} is refused from {position} on: {detail}; the messages before that are imported"
 
     def _take(self, line: Line) -> None:
         match line:
@@ -191,7 +191,7 @@ class _Import:
 
     def _current(self) -> "Target":
         if self._target is None:
-            raise ValueError("no line before it says which stream it belongs to")
+            raise ValueError("no line before it names its stream")
         return self._target
 
     def _finish(self, line: EndLine) -> None:
@@ -203,7 +203,7 @@ class _Import:
         self._target = None
 
     def end(self) -> None:
-        """Take note of the end of the archive, or of a stream that has no end in it."""
+        """Finish at the end of the archive. A stream without its last line is refused."""
         with self._passing_over():
             if self._target is not None:
                 self._target.flush()
@@ -213,7 +213,7 @@ class _Import:
                 )
 
     def count(self) -> None:
-        """Count what was appended to the stream under way, if there is one."""
+        """Count the messages that were appended to the unfinished stream, if there is one."""
         if self._target is not None:
             self.done.messages += self._target.appended
 

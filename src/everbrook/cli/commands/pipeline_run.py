@@ -1,10 +1,10 @@
-"""``everbrook pipeline run``: signals, what is shown while jobs run, and the exit code.
+"""``everbrook pipeline run``: signals, the display while jobs run, and the exit code.
 
-A terminal shows a table that is kept current; a file or pipe gets a JSON object a line. Spark, the JVM and its workers
-write to a file beside the checkpoints, so that neither has their lines in it.
+A terminal shows a table that is kept current; a file or pipe gets a JSON object per line. The output of Spark, the JVM
+and its workers goes to a file beside the checkpoints, so that it does not mix with either.
 
-A JVM that dies (it was killed, or memory ran out) leaves nothing in this process that could be used again. So the
-process ends with an exit code that says "try again", and whoever supervises it starts it again.
+After the death of the JVM (a kill, or lack of memory) this process can't use Spark again. So it ends with an exit code
+that means "try again", and its supervisor starts it again.
 """
 
 import logging
@@ -49,7 +49,7 @@ _OF_EXTRAS = {
 
 
 class Shown(Protocol):
-    """What a person or a program gets to see."""
+    """The display of a run, for people or for programs."""
 
     def note(self, event: str, words: str, **facts: object) -> None:
         """Report an event that concerns all jobs."""
@@ -57,7 +57,7 @@ class Shown(Protocol):
 
 @contextmanager
 def own_stderr(folder: Path) -> Iterator[TextIO]:
-    """Yield the real standard error. Whatever else writes to descriptor 2 meanwhile goes to a file."""
+    """Yield the real standard error. Other writes to descriptor 2 go to a file meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOG_FILE
     if path.exists() and path.stat().st_size > _LARGE_BYTES:
@@ -83,7 +83,7 @@ def showing(board: "Board", out: TextIO, *, as_json: bool = False) -> Iterator[S
 
 
 class _Lines:
-    """A line for each change of state. What is done in between is counted by metrics."""
+    """Prints a line for each change of state. Metrics show the progress between changes."""
 
     def __init__(self, board: "Board", out: TextIO) -> None:
         self._handler = logging.StreamHandler(out)
@@ -109,7 +109,7 @@ class _Lines:
 
 class _LiveTable:
     def __init__(self, board: "Board", out: TextIO) -> None:
-        from rich.console import Console  # nobody pays for it who sees nothing of it
+        from rich.console import Console  # only a terminal needs it
         from rich.live import Live
 
         self._board = board
@@ -149,7 +149,7 @@ def table_of(states: "list[JobState]") -> "Table":
 
 
 def cells_of(state: "JobState") -> tuple[str, ...]:
-    """Give a job as the cells of a row."""
+    """Return a job as the cells of a row."""
     return (
         state.job,
         state.state.value,
@@ -164,14 +164,14 @@ def cells_of(state: "JobState") -> tuple[str, ...]:
 
 
 class Announced(Protocol):
-    """What is known of a run while it lasts."""
+    """The state of a run."""
 
     board: "Board"
     metrics_port: int | None
 
 
 def run_pipeline(pipeline: "Pipeline", jobs: "Mapping[str, Job]", *, as_json: bool) -> int:
-    """Run jobs, and give the exit code. With JSON, how each job ended is printed."""
+    """Run jobs, and return the exit code. With JSON, how each job ended is printed."""
     began = time.monotonic()
     runner = Runner(pipeline, jobs)
     asked = threading.Event()
@@ -187,7 +187,7 @@ def run_pipeline(pipeline: "Pipeline", jobs: "Mapping[str, Job]", *, as_json: bo
             why = f"was it killed, or out of memory? see {pipeline.checkpoints / LOG_FILE}"
             shown.note(
                 "lost",
-                f"the JVM of Spark has gone ({why}): run the command again, and the jobs continue where they were",
+                f"the JVM of Spark has ended ({why}): run the command again, and the jobs continue",
             )
         else:
             shown.note("ended", f"ended: {outcome.value}", outcome=outcome.value)
@@ -214,7 +214,7 @@ def _run(runner: Runner, pipeline: "Pipeline") -> Outcome:
 
 
 def announce(runner: Announced, shown: Shown, began: float) -> None:
-    """Report once that all jobs run, or which of them have failed."""
+    """Report once how many jobs run, and which have failed."""
     told = threading.Event()
 
     def look(_before: "JobState", _after: "JobState") -> None:

@@ -1,6 +1,6 @@
-"""``everbrook read`` and ``everbrook tail``: what a stream holds, as it is.
+"""``everbrook read`` and ``everbrook tail``: print the messages of a stream.
 
-The rule: bytes are printed as they were appended. Of a JSON stream each message is a line; line ends within one become
+The rule: bytes are printed as they were appended. A message of a JSON stream is a line; line ends within it become
 spaces, and nothing else changes.
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 BEGINNING, NOW = "-1", "now"
 
 Printed = tuple[bytes, str]
-"""A page as it is printed, and the offset behind it."""
+"""A formatted page, and the offset after it."""
 
 
 class Bounds(TypedDict, total=False):
-    """Where a read begins and ends, in the words of the client."""
+    """The bounds of a read: arguments of `Stream.read`."""
 
     offset: str | None
     at: str | None
@@ -36,7 +36,7 @@ class Bounds(TypedDict, total=False):
 
 
 def parse_amount(_ctx: click.Context, _parameter: click.Parameter, text: str) -> Bounds:
-    """Read how much of the end: `N` messages, or with `+N` everything from the Nth on, as tail(1) does."""
+    """Parse the number of messages: `N` for the last N, `+N` for all from the Nth on, as in tail(1)."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdigit()):
         raise click.BadParameter(f"{text!r} is neither a number of messages nor + and a number")
@@ -47,7 +47,7 @@ def parse_amount(_ctx: click.Context, _parameter: click.Parameter, text: str) ->
 
 def start_options(command: Command) -> Command:
     """Give a command the options that say where to begin."""
-    skip = click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Begin N messages later.")
+    skip = click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Skip the first N messages.")
     last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin with the last N messages.")
     at = click.option(
         "--at",
@@ -66,13 +66,13 @@ def start_options(command: Command) -> Command:
 @json_option
 @server_options
 def read(name: str, bucket: str | None, *, as_json: bool, **bounds: Unpack[Bounds]) -> None:
-    """Print what STREAM holds: JSON as a line for each message, anything else as it is.
+    """Print the messages of STREAM: a line for each JSON message, other content unchanged.
 
-    With --json each message is an object in a line, with its offset, its time and its value, whatever the content
-    type: the lines of `everbrook export`.
+    With --json each message of any content type is an object in a line, with offset, time and value, as in the lines of
+    `everbrook export`.
     """
     if sum(bounds.get(start) is not None for start in ("offset", "at", "last")) > 1:
-        raise click.UsageError("--offset, --at and --last each say where to begin: give one of them")
+        raise click.UsageError("--offset, --at and --last can't be combined: pass one of them")
     with open_described(name, bucket) as (stream, head):
         print_pages(read_pages(stream, head, bounds, as_json=as_json))
 
@@ -89,13 +89,13 @@ def read(name: str, bucket: str | None, *, as_json: bool, **bounds: Unpack[Bound
     help="The last N messages, or with +N all from the Nth on.  [default: 10]",
 )
 @offset_option("--offset", "Begin at an offset instead.")
-@click.option("-f", "--follow", is_flag=True, help="Then print what is appended, until the stream is closed.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new messages, until the stream is closed.")
 @json_option
 @server_options
 def tail(name: str, bucket: str | None, amount: Bounds, offset: str | None, *, follow: bool, as_json: bool) -> None:
-    """Print the last messages of STREAM, 10 unless told otherwise.
+    """Print the last messages of STREAM, by default 10.
 
-    With -f it goes on with what is appended, over restarts of the server, until the stream is closed.
+    With -f, continue with new messages, over restarts of the server, until the stream is closed.
     """
     bounds: Bounds = {"offset": offset} if offset else amount
     with open_described(name, bucket) as (stream, head):
@@ -123,9 +123,9 @@ def follow_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds, *, as_json
 
 
 def _follow_described(stream: "Stream[Any]", head: "Head", given: dict[str, Any], mode: "Mode") -> Iterator[Printed]:
-    """Read what is there once, with its times, and then each page that is appended.
+    """Read the stored messages with their times, and then each new page.
 
-    A read that waits does not tell times, so it only says that there is a page, which is then read with them.
+    The response of a live read has no times: it only shows that a page exists, which is then read with its times.
     """
     end = None
     if given.get("offset") != NOW:
@@ -152,12 +152,12 @@ def _from_earliest(bounds: Bounds, pages_of: Command) -> Iterator[Printed]:
         earliest = header_of(gone, "Stream-Earliest-Offset")
         if begun or earliest is None or given.get("offset", BEGINNING) != BEGINNING:
             raise
-        note(f"messages before offset {earliest} are dropped; `everbrook snapshot get` prints what stands for them")
+        note(f"messages before offset {earliest} were cut; `everbrook snapshot get` prints the snapshot of them")
         yield from pages_of(given | {"offset": earliest})
 
 
 def print_pages(pages: Iterable[Printed]) -> str | None:
-    """Print pages as they come. Gives the offset behind the last, if there was one."""
+    """Print pages as they arrive. Returns the offset after the last page, if there was one."""
     out, end = bytes_out(), None
     for lines, next_offset in pages:
         out.write(lines)
@@ -177,7 +177,7 @@ def _plain(page: "Page") -> Printed:
 
 
 def _described(pages: "Iterable[Frames]", head: "Head") -> Iterator[Printed]:
-    """Write each message with its offset and its time."""
+    """Format each message with its offset and its time."""
     from everbrook.cli.commands.archive_format import format_message
     from everbrook.client.content import Kind, kind_of
 

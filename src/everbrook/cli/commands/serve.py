@@ -24,7 +24,7 @@ INSTEAD = "a restart would lose every stream; stop the server and start it again
 
 
 def occupy_standard_streams() -> None:
-    """Fill standard descriptors that were closed, so that no file of ours gets their numbers and their output."""
+    """Open closed standard descriptors, so that no file of the server gets their numbers, and with them its output."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -35,7 +35,7 @@ def occupy_standard_streams() -> None:
 @click.command()
 @layer_flags
 @setting_flags
-@click.option("--check", is_flag=True, hidden=True, help="Only prove that a server would start.")
+@click.option("--check", is_flag=True, hidden=True, help="Only check that a server would start.")
 def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags: str | None) -> None:
     """Run the server until SIGINT or SIGTERM.
 
@@ -60,8 +60,8 @@ def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags
         else:
             run(layered.settings, command_line())
     except (OSError, StoreError) as error:
-        # The address is taken, forbidden or unknown, or the data folder can't be used: the user's to solve, and a
-        # traceback does not help.
+        # The address is taken, forbidden or unknown, or the data folder can't be used: the user has to solve that, and
+        # a traceback does not help.
         raise click.ClickException(str(error)) from error
 
 
@@ -79,11 +79,11 @@ def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags
 def restart(
     profile: str | None, config_file: Path | None, *, as_json: bool, timeout_secs: float, **flags: str | None
 ) -> int:
-    """Restart the server that uses the store which the settings name, in place, and wait until it is ready.
+    """Restart the server of the store that the settings name, in place, and wait until it is ready.
 
-    No connection is refused and no request fails: whoever asks meanwhile waits. The server first proves that what it
-    would become starts; if it would not, it goes on as it is. Exit code 1: it goes on, or has ended, and the message
-    says why. Exit code 5: it has not said what became of it in time.
+    No connection is refused and no request fails: requests wait meanwhile. The server first checks that its next
+    version starts; if not, it continues as it is. Exit code 1: it continues, or has ended, and the message says why.
+    Exit code 5: it has not reported in time.
     """
     from everbrook.server.restart import read_report, report_path
 
@@ -97,9 +97,7 @@ def restart(
     report = _await_end(path, before, process, timeout_secs)
     took_secs = time.monotonic() - began
     if report is None:
-        return complain(
-            f"process {process} has not reported in time whether it restarted: its log may say so", UNCERTAIN
-        )
+        return complain(f"process {process} has not reported in time whether it restarted: see its log", UNCERTAIN)
     if report.phase != "ready":
         raise click.ClickException(report.message)
     if as_json:

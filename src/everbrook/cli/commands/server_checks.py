@@ -1,4 +1,4 @@
-"""Checks of a server that others reach: its port, its answer, its clock, its certificate and its policy."""
+"""Checks of a server as clients reach it: its port, response, clock, certificate and policy."""
 
 import asyncio
 import datetime as dt
@@ -20,7 +20,7 @@ from everbrook.settings.loopback import is_loopback
 
 SKEW_SECS = 5.0
 TIMEOUT_SECS = 5.0
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - what is listened on, not by us
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - compared with, not listened on
 _OK = 200
 SOON_DAYS = 14
 FETCH_SECS = 10.0
@@ -41,7 +41,7 @@ def check_port(settings: Settings, *, timeout_secs: float = TIMEOUT_SECS) -> Ite
 
 
 def near_url(settings: Settings) -> str:
-    """Give the URL at which this machine reaches a server with such settings."""
+    """Return the URL at which this machine reaches a server with these settings."""
     near = ANYWHERE.get(settings.server.host, settings.server.host)
     scheme = "https" if settings.tls.configured else "http"
     return f"{scheme}://{f'[{near}]' if ':' in near else near}:{settings.server.port}"
@@ -50,14 +50,14 @@ def near_url(settings: Settings) -> str:
 def _taken(settings: Settings, error: OSError, timeout_secs: float) -> Finding:
     host, port, encrypted = settings.server.host, settings.server.port, settings.tls.configured
     near, url = ANYWHERE.get(host, host), near_url(settings)
-    answers = isinstance(_asked(url, _gullible(), timeout_secs), _Answer)
-    if answers or (encrypted and _shows(settings.tls.cert_path, near, port, timeout_secs)):
+    responds = isinstance(_asked(url, _gullible(), timeout_secs), _Answer)
+    if responds or (encrypted and _shows(settings.tls.cert_path, near, port, timeout_secs)):
         return Finding("port", "ok", f"a server is listening at {url}")
     return Finding("port", "fail", f"{host}:{port}: {error.strerror}; choose another with --port or server.port")
 
 
 def _gullible() -> ssl.SSLContext:
-    """Give a TLS context that accepts any certificate: the only question is whether a server listens."""
+    """Return a TLS context that accepts any certificate, to find out whether a server listens."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -65,7 +65,7 @@ def _gullible() -> ssl.SSLContext:
 
 
 def _shows(path: str, host: str, port: int, timeout_secs: float) -> bool:
-    """Tell whether a server shows the certificate in a file. One that requires client certificates tells no more."""
+    """Return whether a server shows the certificate in a file. If it requires client certificates, that is all."""
     try:
         shown = ssl.get_server_certificate((host, port), timeout=timeout_secs)
         own = Path(path).read_text()
@@ -75,7 +75,7 @@ def _shows(path: str, host: str, port: int, timeout_secs: float) -> bool:
 
 
 class _Answer(Struct, frozen=True):
-    """What a server said, and how far its clock is from ours."""
+    """The relevant parts of a response, and the difference of the clocks."""
 
     extensions: str
     skew_secs: float | None
@@ -83,37 +83,39 @@ class _Answer(Struct, frozen=True):
 
 
 def check_server(url: str, context: ssl.SSLContext | None = None) -> Iterator[Finding]:
-    """Ask the server that the other commands would use, with the TLS context that they would use."""
-    answer = _asked(url, context, TIMEOUT_SECS)
+    """Check the server that the other commands would use, with their TLS context."""
+    response = _asked(url, context, TIMEOUT_SECS)
     url = shown_url(url)
-    if isinstance(answer, str):
-        yield Finding("server", "fail", f"{url}: {answer}; start one with `everbrook serve`, or set EVERBROOK_URL")
+    if isinstance(response, str):
+        yield Finding("server", "fail", f"{url}: {response}; start one with `everbrook serve`, or set EVERBROOK_URL")
         return
-    if answer.extensions:
-        yield Finding("server", "ok", f"{url} answers within {answer.took_ms:.0f} ms")
+    if response.extensions:
+        yield Finding("server", "ok", f"{url} responds within {response.took_ms:.0f} ms")
     else:
         yield Finding(
-            "server", "warn", f"{url} is healthy, and not an Everbrook server: ls, export and import need one"
+            "server", "warn", f"{url} is healthy, but not an Everbrook server: ls, export and import need one"
         )
-    if answer.skew_secs is None:
+    if response.skew_secs is None:
         return
-    if abs(answer.skew_secs) > SKEW_SECS:
+    if abs(response.skew_secs) > SKEW_SECS:
         yield Finding(
-            "server's clock", "warn", f"{answer.skew_secs:+.0f} s from that of this machine: have both keep time (NTP)"
+            "server's clock",
+            "warn",
+            f"{response.skew_secs:+.0f} s from the clock of this machine: synchronise both (NTP)",
         )
     else:
-        yield Finding("server's clock", "ok", "as that of this machine")
+        yield Finding("server's clock", "ok", "agrees with the clock of this machine")
 
 
 def _asked(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> "_Answer | str":
-    """Ask for the health of a server, or say in words why there is no answer."""
+    """Request the health of a server. Returns an error message if it does not respond."""
     began = time.perf_counter()
     try:
         response = _response(url, context, timeout_secs)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return str(error) or type(error).__name__
     if response.status != _OK:
-        return f"it answers {response.status}"
+        return f"it responds with status {response.status}"
     took_ms = (time.perf_counter() - began) * 1000
     return _Answer(response.headers.get("Stream-Extensions", ""), _skew_secs(response.headers.get("Date")), took_ms)
 
@@ -121,7 +123,7 @@ def _asked(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> "_A
 def _response(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> http.client.HTTPResponse:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("a URL begins with http:// or https://")
+        raise ValueError("the URL must begin with http:// or https://")
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         connection = http.client.HTTPSConnection(
@@ -139,7 +141,7 @@ def _response(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> 
 
 
 def _skew_secs(date: str | None) -> float | None:
-    """Compare the time of an answer, which is of whole seconds, with ours."""
+    """Compare the `Date` of a response, which has whole seconds, with the clock of this machine."""
     try:
         return time.time() - parsedate_to_datetime(date or "").timestamp() - 0.5
     except ValueError:
@@ -147,7 +149,7 @@ def _skew_secs(date: str | None) -> float | None:
 
 
 def check_tls(settings: Settings) -> Iterator[Finding]:
-    """Load the certificate as a server does, and look at how long it is good."""
+    """Load the certificate as a server does, and check how long it is valid."""
     from everbrook.server.tls import CertificateUnusable, make_context
 
     if not settings.tls.configured:
@@ -163,9 +165,9 @@ def check_tls(settings: Settings) -> Iterator[Finding]:
 
 def _unencrypted(host: str) -> Finding:
     if is_loopback(host):
-        return Finding("certificate", "ok", "none: only this machine reaches the server")
+        return Finding("certificate", "ok", "none: the server is reachable only from this machine")
     return Finding(
-        "certificate", "warn", f"none, and {host} can be reached by others: set tls.cert_path, or let a proxy encrypt"
+        "certificate", "warn", f"none, but others can reach {host}: set tls.cert_path, or let a proxy encrypt"
     )
 
 
@@ -177,12 +179,12 @@ def _validity(path: Path) -> Finding:
     if days < 0:
         return Finding("certificate", "fail", f"{path} has expired, on {until:%Y-%m-%d}: renew it")
     state: State = "warn" if days < SOON_DAYS else "ok"
-    advice = ": renew it" if state == "warn" else ", and the key is its own"
-    return Finding("certificate", state, f"{path} is good until {until:%Y-%m-%d}{advice}")
+    advice = ": renew it" if state == "warn" else ", and the key belongs to it"
+    return Finding("certificate", state, f"{path} is valid until {until:%Y-%m-%d}{advice}")
 
 
 def check_auth(settings: Settings) -> Iterator[Finding]:
-    """Report what the policy lets anyone do, and read every file and address that it names."""
+    """Report what the policy allows to anyone, and read every file and address that it names."""
     from everbrook.server.auth.policy import policy_warnings
 
     warned = policy_warnings(settings, [(settings.server.host, settings.server.port)])
@@ -200,9 +202,9 @@ def check_auth(settings: Settings) -> Iterator[Finding]:
 
 
 def _summary(auth: AuthSettings) -> str:
-    """Summarise who may do what."""
+    """Summarise the policy."""
     if not auth.configured:
-        return "there is none: anyone on this machine can read, write and delete everything"
+        return "none: anyone on this machine can read, write and delete everything"
     public = f"anyone can read below {auth.public_read}" if auth.public_read else "anyone can read nothing"
     ways = {
         f"tokens of {auth.issuer}": auth.jwks,
@@ -216,13 +218,13 @@ def _summary(auth: AuthSettings) -> str:
 
 
 def _read(check: str, place: str, look: Callable[[], str]) -> Finding:
-    """Check what a setting names. The finding never shows its content, which may be secret."""
+    """Check the file or URL of a setting. The finding never shows its content, which may be secret."""
     shown = place.partition("?")[0]
     try:
         return Finding(check, "ok", f"{shown} {look()}")
     except OSError as error:
         return Finding(check, "fail", f"{shown}: {error.strerror or str(error) or type(error).__name__}")
-    except Exception as error:  # noqa: BLE001 - whatever keeps a server from using it is the finding
+    except Exception as error:  # noqa: BLE001 - any error that keeps a server from using it is the finding
         return Finding(check, "fail", f"{shown}: {str(error) or type(error).__name__}")
 
 

@@ -1,4 +1,4 @@
-"""``everbrook snapshot`` and ``bootstrap``: what the messages before an offset add up to, and what follows."""
+"""``everbrook snapshot`` and ``bootstrap``: snapshots of a stream, and the messages after them."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -33,12 +33,12 @@ def snapshot() -> None:
 @click.argument("name", metavar="STREAM")
 @click.argument("path", metavar="[FILE]", type=INPUT, default="-")
 @bucket_option
-@offset_option("--offset", "What it stands for: all messages before this offset.", required=True)
+@offset_option("--offset", "The snapshot replaces all messages before this offset.", required=True)
 @click.option(
     "-t", "--type", "content_type", default="json", show_default=True, help="json, text, binary, or any content type."
 )
 @click.option("--keep-history", is_flag=True, help="Keep the messages before the offset.")
-@click.option("--if-match", metavar="ETAG", help="Publish only if this is the snapshot that it replaces.")
+@click.option("--if-match", metavar="ETAG", help="Publish only if this is the ETag of the latest snapshot.")
 @json_option
 @server_options
 def publish(
@@ -46,7 +46,7 @@ def publish(
 ) -> None:
     """Publish FILE, or standard input, as the snapshot of STREAM at an offset.
 
-    The messages before it are dropped, unless their history is kept.
+    The messages before it are cut, unless --keep-history is set.
     """
     with open_input(path) as file:
         data = file.read()
@@ -64,7 +64,7 @@ def publish(
 @json_option
 @server_options
 def get(name: str, bucket: str | None, *, as_json: bool) -> int:
-    """Print the snapshot of STREAM, as it is.
+    """Print the snapshot of STREAM unchanged.
 
     With --json it is an object in a line, with its offset, content type and ETag, and its bytes as value, text or
     base64.
@@ -87,7 +87,7 @@ def _facts(found: "Snapshot") -> dict[str, object]:
 
 
 def _written(data: bytes, content_type: str) -> dict[str, object]:
-    """Write bytes under the key that fits them: value, text or base64."""
+    """Format bytes under the key that fits them: value, text or base64."""
     import json
     from base64 import b64encode
 
@@ -102,11 +102,11 @@ def _written(data: bytes, content_type: str) -> dict[str, object]:
 @snapshot.command()
 @click.argument("name", metavar="STREAM")
 @bucket_option
-@offset_option("--offset", "Which one; the latest unless given.")
+@offset_option("--offset", "The offset of the snapshot.  [default: the latest]")
 @json_option
 @server_options
 def rm(name: str, bucket: str | None, offset: str | None, *, as_json: bool) -> int:
-    """Delete the snapshot of STREAM, if nothing was dropped because of it."""
+    """Delete the snapshot of STREAM, if no messages were cut at it."""
     with open_stream(name, bucket) as stream:
         offset = offset or stream.head().snapshot_offset
         if offset is None:
@@ -120,11 +120,11 @@ def rm(name: str, bucket: str | None, offset: str | None, *, as_json: bool) -> i
 @click.command()
 @click.argument("name", metavar="STREAM")
 @bucket_option
-@click.option("-f", "--follow", is_flag=True, help="Then print what is appended, until the stream is closed.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new messages, until the stream is closed.")
 @json_option
 @server_options
 def bootstrap(name: str, bucket: str | None, *, follow: bool, as_json: bool) -> None:
-    """Print the snapshot of STREAM and every message after it, as they are; JSON as a line for each message.
+    """Print the snapshot of STREAM and every message after it unchanged; a line for each JSON message.
 
     With --json the snapshot, if there is one, and each message are an object in a line, and the last line has the
     offset from which to follow.
@@ -137,14 +137,14 @@ def bootstrap(name: str, bucket: str | None, *, follow: bool, as_json: bool) -> 
             _print_snapshot(found, as_json=as_json)
         end = print_pages(pages)
     if as_json:
-        # Without a message it ends at the snapshot, or where a stream without a snapshot was found to end.
+        # Without messages, the bootstrap ends at the snapshot, or at the tail of a stream without a snapshot.
         print_json({"next_offset": end or (found.offset if found else head.offset)})
 
 
 def _begin(
     stream: "Stream[Any]", head: "Head", *, follow: bool, as_json: bool
 ) -> "tuple[Snapshot | None, Iterator[Printed]]":
-    """Fetch a snapshot, and begin to read behind it. One that was replaced in between is fetched again."""
+    """Fetch a snapshot, and start to read after it. If it is replaced meanwhile, fetch the new one."""
     from everbrook.protocol.errors import OffsetGone
 
     pages_of = follow_pages if follow else read_pages

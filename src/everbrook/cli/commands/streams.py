@@ -1,4 +1,4 @@
-"""Streams as wholes: ``create``, ``head``, ``close``, ``rm``, ``fork``, ``ls``."""
+"""Commands on whole streams: ``create``, ``head``, ``close``, ``rm``, ``fork``, ``ls``."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -37,7 +37,7 @@ NUMBERS = frozenset({2, 3})
 
 
 class Lifetime(TypedDict):
-    """How long a stream lives, and whether it begins closed."""
+    """The lifetime of a stream, and whether it is created closed."""
 
     ttl_secs: int | None
     expires_at: datetime | None
@@ -45,20 +45,20 @@ class Lifetime(TypedDict):
 
 
 class CreationOptions(Lifetime):
-    """What a new stream is to be."""
+    """The configuration of a new stream."""
 
     retention: str | None
 
 
 class Branch(Lifetime):
-    """What a new fork is to be."""
+    """The configuration of a new fork."""
 
     offset: str | None
     sub_offset: int | None
 
 
 def parse_moment(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> datetime | None:
-    """Read a time, which has to say its zone."""
+    """Parse a time, which must have a time zone."""
     if text is None:
         return None
     try:
@@ -97,16 +97,16 @@ def lifetime_options(command: Command) -> Command:
 )
 @lifetime_options
 @click.option(
-    "--retention", metavar="POLICY", help="What the stream retains: max-age=SECONDS, max-bytes=N, max-messages=N."
+    "--retention", metavar="POLICY", help="The retention policy: max-age=SECONDS, max-bytes=N, max-messages=N."
 )
 @json_option
 @server_options
 def create(
     name: str, bucket: str | None, content_type: str, *, as_json: bool, **configuration: Unpack[CreationOptions]
 ) -> None:
-    """Create STREAM, or find it as described.
+    """Create STREAM, unless it exists with the same configuration.
 
-    A stream that is there and is configured otherwise is an error.
+    A stream that exists with another configuration is an error.
     """
     with open_stream(name, bucket) as stream:
         found = stream.create(content_type=SHORTHANDS.get(content_type, content_type), **configuration)
@@ -122,13 +122,13 @@ def create(
 @json_option
 @server_options
 def head(name: str, bucket: str | None, *, as_json: bool) -> None:
-    """Print the metadata of STREAM without reading it. Its offset is that of its tail."""
+    """Print the metadata of STREAM without its messages. The offset is its tail."""
     with open_stream(name, bucket) as stream:
         show(describe(name, stream.head()), as_json=as_json)
 
 
 def describe(name: str, found: "Head") -> dict[str, object]:
-    """Give the metadata of a stream as JSON keys."""
+    """Return the metadata of a stream as JSON keys."""
     return {
         "stream": name,
         "content_type": found.content_type,
@@ -173,7 +173,7 @@ def _last(stream: "Stream[Any]", message: str) -> bytes:
 def rm(names: tuple[str, ...], bucket: str | None, *, force: bool, as_json: bool) -> int:
     """Delete each STREAM.
 
-    Those that can't be deleted are told of and don't hold up the others; the exit code is that of the first of them.
+    Streams that can't be deleted are reported, and the others are deleted; the exit code is that of the first failure.
     """
     code = 0
     with open_client() as client:
@@ -189,7 +189,7 @@ def rm(names: tuple[str, ...], bucket: str | None, *, force: bool, as_json: bool
 
 
 def _failure(delete: Command) -> Ending | None:
-    """Delete, and give how that failed, if it did."""
+    """Delete a stream. Returns the failure, if there was one."""
     try:
         delete()
     except Exception as error:
@@ -204,7 +204,7 @@ def _failure(delete: Command) -> Ending | None:
 @click.argument("source", metavar="SOURCE")
 @click.argument("name", metavar="STREAM")
 @bucket_option
-@offset_option("--offset", "Where it branches off; at the tail of SOURCE unless given.")
+@offset_option("--offset", "The offset at which the fork begins.  [default: the tail of SOURCE]")
 @click.option(
     "--sub-offset",
     type=click.IntRange(min=0),
@@ -232,7 +232,7 @@ def fork(source: str, name: str, bucket: str | None, *, as_json: bool, **branch:
 @json_option
 @server_options
 def ls(prefix: str, bucket: str | None, *, detailed: bool, as_json: bool) -> None:
-    """List the streams whose names begin with PREFIX, or all, one a line.
+    """List the streams whose names begin with PREFIX, or all, one per line.
 
     With --json each is an object in a line.
     """
@@ -250,7 +250,7 @@ def ls(prefix: str, bucket: str | None, *, detailed: bool, as_json: bool) -> Non
 
 
 def facts_of(stream: "StreamInfo", bucket: str | None) -> dict[str, object]:
-    """Give an entry of a list as JSON keys."""
+    """Return an entry of a list as JSON keys."""
     return {
         "stream": stream.name,
         "bucket": bucket,

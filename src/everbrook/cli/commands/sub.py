@@ -1,4 +1,4 @@
-"""``everbrook sub``: subscriptions, and a worker that runs a command for what they wake for."""
+"""``everbrook sub``: subscriptions, and a worker that runs a command for each batch of messages."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ STREAMS = click.argument("streams", metavar="STREAM...", nargs=-1, required=True
 
 
 class SubscriptionOptions(TypedDict):
-    """What a subscription is to be."""
+    """The configuration of a subscription."""
 
     pattern: str | None
     streams: tuple[str, ...]
@@ -45,7 +45,7 @@ def of_subscription(*arguments: Decorator) -> Decorator:
 
 @click.group()
 def sub() -> None:
-    """Create, show and delete subscriptions, and work on what they wake for."""
+    """Create, show and delete subscriptions, and run workers for them."""
 
 
 @sub.command()
@@ -56,20 +56,23 @@ def sub() -> None:
 @click.option("--webhook", metavar="URL", help="The URL to which the server sends wakes.")
 @click.option("--wake-stream", metavar="STREAM", help="The stream that workers watch; it must exist.")
 @click.option(
-    "--lease-ttl-ms", type=int, metavar="N", help="How long a worker may be silent, in milliseconds.  [default: 30000]"
+    "--lease-ttl-ms",
+    type=int,
+    metavar="N",
+    help="The lease: how long a worker may be silent, in milliseconds.  [default: 30000]",
 )
-@click.option("--description", metavar="TEXT", help="What the subscription is for, for people.")
+@click.option("--description", metavar="TEXT", help="A description of the subscription.")
 @json_option
 @server_options
 def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpack[SubscriptionOptions]) -> None:
     """Create the subscription ID, with either --webhook or --wake-stream.
 
-    Streams that are there begin at their tails, later ones at their beginnings.
+    Existing streams begin at their tails, streams that are created later at their beginnings.
     """
     if (configuration["webhook"] is None) == (configuration["wake_stream"] is None):
-        raise click.UsageError("give either --webhook, or --wake-stream for workers (`everbrook sub work`)")
+        raise click.UsageError("pass either --webhook, or --wake-stream for workers (`everbrook sub work`)")
     if not (configuration["pattern"] or configuration["streams"]):
-        raise click.UsageError("say which streams: --pattern, --stream, or both")
+        raise click.UsageError("the streams are missing: pass --pattern, --stream, or both")
     with open_client() as client:
         found = root_of(client, bucket).subscription(id_).create(**configuration)
     if as_json:
@@ -81,7 +84,7 @@ def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpa
 @sub.command(name="show")
 @of_subscription()
 def show_subscription(id_: str, bucket: str | None, *, as_json: bool) -> None:
-    """Print the subscription ID, its streams, and how far each was acked."""
+    """Print the subscription ID, and its streams with their acked offsets."""
     with open_client() as client:
         found = root_of(client, bucket).subscription(id_).read()
     facts = _facts(found)
@@ -112,7 +115,7 @@ def _facts(found: "SubscriptionInfo") -> dict[str, object]:
 @sub.command()
 @of_subscription()
 def rm(id_: str, bucket: str | None, *, as_json: bool) -> None:
-    """Delete the subscription ID. What its workers say afterwards is refused."""
+    """Delete the subscription ID. Later requests of its workers are refused."""
     with open_client() as client:
         root_of(client, bucket).subscription(id_).delete()
     if as_json:
@@ -132,7 +135,7 @@ def add(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool
 @sub.command()
 @of_subscription(STREAMS)
 def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
-    """Take each STREAM back from the subscription ID."""
+    """Unlink each STREAM from the subscription ID."""
     with open_client() as client:
         root_of(client, bucket).subscription(id_).remove(*streams)
     if as_json:
@@ -142,13 +145,13 @@ def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: b
 @sub.command(context_settings={"ignore_unknown_options": True})
 @of_subscription(click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED))
 def work(id_: str, command: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
-    """Run COMMAND for each batch of news of the subscription ID, until SIGINT or SIGTERM.
+    """Run COMMAND for each batch of new messages of the subscription ID, until SIGINT or SIGTERM.
 
-    Its standard input has the batch: JSON as a line for each message, anything else as it is. EVERBROOK_STREAM,
-    EVERBROOK_OFFSET, EVERBROOK_NEXT_OFFSET and EVERBROOK_CONTENT_TYPE say what it is. Exit code 0 acks it; with any
-    other the batch is given to a worker again, after 1 to 60 seconds. A batch may come twice.
+    Its standard input has the batch: a line for each JSON message, other content unchanged. EVERBROOK_STREAM,
+    EVERBROOK_OFFSET, EVERBROOK_NEXT_OFFSET and EVERBROOK_CONTENT_TYPE describe it. Exit code 0 acks the batch; after
+    any other exit code a worker gets it again, after 1 to 60 seconds. A batch may arrive twice.
 
-    With --json each batch that was handled is an object in a line.
+    With --json each handled batch is an object in a line.
     """
     # Imported here: only workers need an event loop.
 
@@ -157,11 +160,11 @@ def work(id_: str, command: tuple[str, ...], bucket: str | None, *, as_json: boo
 
 
 class CommandFailed(Exception):
-    """The command did not do its work."""
+    """The command could not be run, or ended with an exit code other than 0."""
 
 
 def run_worker(subscription: "Subscription", command: tuple[str, ...], *, as_json: bool) -> None:
-    """Work until SIGINT, or until the batch under way is done after SIGTERM."""
+    """Work until SIGINT, or after SIGTERM until the current batch is handled."""
     with _notes():
         try:
             worker = subscription.worker(lambda batch: _handle(batch, command, as_json=as_json))

@@ -1,6 +1,6 @@
-"""``everbrook token``: tokens to try a server with, signed by a key of one's own instead of an issuer's.
+"""``everbrook token``: tokens for tests, signed by a key of this machine instead of the key of an issuer.
 
-It prints the token and nothing else, so that it can stand in ``$(…)``.
+It prints the token and nothing else, so that ``$(…)`` can be used.
 """
 
 import os
@@ -31,7 +31,7 @@ LIFETIME = "1h"
     "new_folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Make a new key pair in this folder, and no token.",
+    help="Make a new key pair in this folder instead of a token.",
 )
 @click.option(
     "--sub", default="tester", show_default=True, metavar="NAME", help="The subject of the token (claim sub)."
@@ -49,7 +49,7 @@ LIFETIME = "1h"
     "scopes",
     multiple=True,
     metavar="SCOPE",
-    help="What the token allows, such as read:/v1/stream/chats; repeatable.",
+    help="A right of the token, such as read:/v1/stream/chats; repeatable.",
 )
 @click.option(
     "--for",
@@ -59,7 +59,7 @@ LIFETIME = "1h"
     metavar="DURATION",
     help="How long the token is valid.  [1h]",
 )
-@click.option("--expired", is_flag=True, help="Make a token that has expired.")
+@click.option("--expired", is_flag=True, help="Make an expired token.")
 @click.option("--kid", metavar="NAME", help="The id of the key that the token names, or of a new key.")
 @click.option("--algorithm", metavar="NAME", help="The signature algorithm of a new key.  [default: RS256]")
 @layer_flags
@@ -80,9 +80,9 @@ def token(  # noqa: PLR0913 - an option each
     config_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Print a token, signed by a test key: for a server or a proxy that has that key's jwks.json.
+    """Print a token, signed by a test key, for a server or a proxy that has the jwks.json of this key.
 
-    No server takes such a token unless auth.jwks is that file.
+    A server accepts such a token only if auth.jwks is this file.
     """
     if new_folder is not None:
         _make_keys(new_folder, algorithm, kid, as_json=as_json)
@@ -120,7 +120,7 @@ def _mint(folder: Path, claims: dict[str, object], kid: str | None) -> str:
     try:
         return load_or_make_pair(folder).mint(claims, kid)
     except ValueError as error:
-        raise click.ClickException(f"{folder} has no key pair that can be used: {error}") from None
+        raise click.ClickException(f"{folder} has no usable key pair: {error}") from None
 
 
 def _make_keys(folder: Path, algorithm: str | None, kid: str | None, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``everbrook up`` and ``everbrook down``: the whole deployment on this machine, in one process and its children."""
+"""``everbrook up`` and ``everbrook down``: the whole stack on this machine, in one process and its children."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ data_dir_option = click.option(
     show_default=True,
     show_envvar=True,
     metavar="FOLDER",
-    help="Where all parts keep their data.",
+    help="The folder for the data of all parts.",
 )
 
 
@@ -72,7 +72,7 @@ def _port(name: str, default: int, variable: str, what: str) -> Callable[[Comman
         show_default=True,
         show_envvar=True,
         metavar="PORT",
-        help=f"Where {what} listens; 0 takes one that is free.",
+        help=f"The port of {what}; 0 takes a free one.",
     )
 
 
@@ -113,13 +113,12 @@ def up(  # noqa: PLR0913 - an option each
 ) -> None:
     """Start the whole stack, and keep it running until SIGINT or SIGTERM.
 
-    Server, Postgres, the pipeline between them, a heartbeat, and Envoy in front of the server, for those who have a
-    token: a line says where each is. A part that ends is started again. Everything is kept in one folder, so that the
-    next start goes on where this one ends. A part that is left out may run elsewhere: DS_SERVER_URL and POSTGRES_URL
-    say where.
+    The parts are the server, Postgres, the pipeline between them, a heartbeat, and Envoy in front of the server, which
+    requires a token. The output has the URL of each. A part that ends is started again. All data is in one folder, and
+    the next start continues with it. A part that is left out may run elsewhere: at DS_SERVER_URL or POSTGRES_URL.
     """
     _require_packages()
-    from everbrook.stack.run import require_places, run  # not before its packages are known to be there
+    from everbrook.stack.run import require_places, run  # only after the check that its packages are installed
 
     os.environ.update(around_proxies(os.environ))
     parts = choose(added, left_out)
@@ -151,9 +150,7 @@ def _end(process: int, data_dir: Path) -> None:
     deadline = time.monotonic() + _STOP_TIMEOUT_SECS
     while holder(data_dir) == process:
         if time.monotonic() > deadline:
-            raise click.ClickException(
-                f"process {process} still runs {_STOP_TIMEOUT_SECS:g} s after it was told to end"
-            )
+            raise click.ClickException(f"process {process} still runs {_STOP_TIMEOUT_SECS:g} s after the signal to end")
         time.sleep(0.1)
 
 
@@ -163,7 +160,7 @@ def _ports(chosen: set[str], *given: int) -> tuple[int, ...]:
     for (part, option), port in zip(_PORT_OPTIONS, given, strict=True):
         if part in chosen and port:
             if port in options:
-                raise click.UsageError(f"{options[port]} and {option} are both {port}: each needs one of its own")
+                raise click.UsageError(f"{options[port]} and {option} are both {port}: each needs a port of its own")
             options[port] = option
     return tuple(port or _free_port() for port in given)
 
@@ -171,7 +168,7 @@ def _ports(chosen: set[str], *given: int) -> tuple[int, ...]:
 def _site(
     parts: list[type[Part]], data_dir: Path, hosts: tuple[str, str], ports: tuple[int, ...], interval_secs: float
 ) -> Site:
-    """Describe the site: parts of the stack are where the options put them, others where their variables say."""
+    """Describe the site: options have the addresses of the stack's parts, variables those of others."""
     from everbrook.stack.run import PLACES, outside
 
     chosen = {part.name for part in parts}
@@ -197,7 +194,7 @@ def _site(
 def _require_packages() -> None:
     missing = [package for package in ("psutil", "psycopg") if find_spec(package) is None]
     if missing:
-        raise ProgramMissing(f"{' and '.join(missing)} can't be found: pip install 'everbrook[stack]' brings it along")
+        raise ProgramMissing(f"{' and '.join(missing)} can't be found: pip install 'everbrook[stack]' installs it")
 
 
 def _free_port() -> int:
@@ -208,7 +205,7 @@ def _free_port() -> int:
 
 
 class Lines:
-    """Lines for a pipe or a file. Once every part is ready, it says how long that took."""
+    """Prints lines for a pipe or a file. Once every part is ready, it prints how long that took."""
 
     def __init__(self, parts: int) -> None:
         self._awaited = parts
@@ -216,7 +213,7 @@ class Lines:
         self._ready: set[str] = set()
 
     def report(self, part: Part, state: State, reason: str) -> None:
-        """Take a change of a state."""
+        """Print a change of a state."""
         if state in _COLOURS:
             self.line(part, state)
         if reason:
@@ -229,23 +226,23 @@ class Lines:
                 self.note(f"everything is up after {time.monotonic() - self._began:.1f} s; Ctrl-C stops it")
 
     def line(self, part: Part, state: State) -> None:
-        """Print how a part is doing, and where it is."""
+        """Print the state of a part, and its URL."""
         click.echo(f"{part.name:<10} {state:<10} {part.url}")
 
     def note(self, words: str) -> None:
-        """Print what is not about the state of one part."""
+        """Print a note."""
         note(words)
 
 
 class JsonLines(Lines):
-    """Lines for programs."""
+    """Prints JSON lines, for programs."""
 
     def line(self, part: Part, state: State) -> None:
         print_json({"part": part.name, "url": part.url, "state": str(state)})
 
 
 class TerminalLines(Lines):
-    """Lines in colour. What is being waited for stands below them, so one console prints both."""
+    """Prints lines in colour, and below them the parts that are starting or stopping: one console prints both."""
 
     def __init__(self, parts: int, console: "Console", status: "Status") -> None:
         super().__init__(parts)
@@ -253,7 +250,7 @@ class TerminalLines(Lines):
         self._under_way: dict[str, State] = {}
 
     def report(self, part: Part, state: State, reason: str) -> None:
-        """Take a change of a state, and show which parts are still starting or stopping."""
+        """Print a change of a state, and show which parts are starting or stopping."""
         super().report(part, state, reason)
         self._under_way.pop(part.name, None)
         if state in _UNDER_WAY:
@@ -282,7 +279,7 @@ def lines_for(parts: int, *, as_json: bool) -> Iterator[Lines]:
     if as_json or not sys.stdout.isatty():
         yield JsonLines(parts) if as_json else Lines(parts)
         return
-    from rich.console import Console  # nobody pays for it who sees nothing of it
+    from rich.console import Console  # only a terminal needs it
 
     console = Console()
     with console.status("") as status:

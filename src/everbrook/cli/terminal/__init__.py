@@ -1,1 +1,1 @@
-"""What every command does with the terminal: options, input, output."""
+"""The terminal side of commands: options, input, output."""

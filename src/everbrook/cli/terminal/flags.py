@@ -1,6 +1,6 @@
-"""Flags for settings. Meaning, default and environment name come from the schema; conversion and checks too.
+"""Flags for settings. Meaning, default, environment name, conversion and checks come from the schema of the settings.
 
-Click hands every flag over as text, so that a wrong value reads the same from a flag as from anywhere else.
+Click passes every flag on as text, so that a wrong value causes the same message in a flag as in a file.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,21 +18,21 @@ Command = Callable[..., Any]
 
 
 class Flag(Struct, frozen=True):
-    """A flag and the setting it sets."""
+    """A flag and the setting that it sets."""
 
     option: str
     setting: str
     metavar: str | None
-    """What stands for the value in the help. None: the flag has no value, and switches the setting on."""
+    """The placeholder of the value in the help. None: the flag has no value, and switches the setting on."""
 
     @property
     def parameter(self) -> str:
-        """The name under which click passes its value."""
+        """The name of the parameter in click."""
         return self.setting.replace(".", "__")
 
     @property
     def help(self) -> str:
-        """The setting's meaning, environment name and default."""
+        """The help text: meaning, environment name and default of the setting."""
         field = FIELDS[self.setting]
         meaning = field.description.replace("`", "")
         return f"{meaning}  [{field.env}; default {format_value(field.default)}]"
@@ -83,7 +83,7 @@ def layer_flags(command: Command) -> Command:
 
 
 def read_flags(parameters: Mapping[str, str | None]) -> list[Given]:
-    """Give the settings of the flags that were typed."""
+    """Return the settings of the flags on the command line."""
     return [
         Given(flag.setting, value, Layer.FLAGS, flag.option)
         for flag in FLAGS

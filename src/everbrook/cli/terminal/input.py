@@ -1,7 +1,7 @@
-"""Messages out of arguments, files and standard input.
+"""Messages from arguments, files and standard input.
 
-In a JSON stream each JSON value is a message, which ends with its line, and may span several. In any other stream an
-input is a message, or with `--lines` each line of it, or with `--binary` whatever arrived at once.
+In a JSON stream each JSON value is a message. A value ends at the end of a line and may span several lines. In any
+other stream an input is a message, or with `--lines` each line of it, or with `--binary` each chunk that arrives.
 """
 
 import re
@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 MAX_BATCH_MESSAGES = 10_000
 _LONGEST_QUOTE = 60
 
-# Strings of JSON never span lines, so the brackets outside of them tell whether a value goes on.
+# JSON strings do not span lines, so the brackets outside of them tell whether the value continues on the next line.
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
@@ -38,7 +38,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 
 
 class Input:
-    """Something to read messages from, known to a person by its name."""
+    """A source of messages, with a name for error messages."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.name = str(getattr(file, "name", "<stdin>")).replace("<stdin>", "standard input")
@@ -54,7 +54,7 @@ class Input:
             yield [data]
 
     def lines(self) -> Iterator[list[bytes]]:
-        """The lines that arrived together, each with its end."""
+        """Yield the lines that arrived together, each with its line end."""
         begun: list[bytes] = []
         while data := self._arrived():
             head, end, rest = data.rpartition(b"\n")
@@ -66,7 +66,7 @@ class Input:
             yield [b"".join(begun)]
 
     def values(self) -> Iterator[list[bytes]]:
-        """The JSON values that arrived together."""
+        """Yield the JSON values that arrived together."""
         splitter = ValueSplitter(self.name)
         for lines in self.lines():
             if values := list(splitter.feed(lines)):
@@ -86,7 +86,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 class ValueSplitter:
-    """Puts lines together to JSON values."""
+    """Assembles JSON values from lines."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -95,7 +95,7 @@ class ValueSplitter:
         self._depth = 0
 
     def feed(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Take lines, and give every value that they complete."""
+        """Take lines, and return every value that they complete."""
         for line in lines:
             self._number += 1
             if not line.strip():
@@ -107,7 +107,7 @@ class ValueSplitter:
                 yield self._complete()
 
     def finish(self) -> None:
-        """Complain of a value that has no end."""
+        """Refuse a value without an end."""
         if self._lines:
             self._complete()
 
@@ -119,7 +119,7 @@ class ValueSplitter:
 
 
 def message_of(argument: str, *, json: bool, lines: bool = False) -> bytes:
-    """Make a message of an argument."""
+    """Convert an argument to a message."""
     message = argument.encode("utf-8", "surrogateescape")
     if json:
         return check_json(message.strip(), "MESSAGE")
@@ -127,7 +127,7 @@ def message_of(argument: str, *, json: bool, lines: bool = False) -> bytes:
 
 
 def check_json(value: bytes, where: str) -> bytes:
-    """Give a value if it is JSON."""
+    """Return a value, or refuse it if it is not JSON."""
     from msgspec import MsgspecError
 
     from everbrook.protocol.json_text import require_json

@@ -1,5 +1,5 @@
-"""What commands print. Standard output is for what was asked for, and is the same in a pipe as on a terminal;
-notes, complaints, colours and progress go to standard error, the last two only if it is a terminal.
+"""The output of commands. Results go to standard output, and are the same in a pipe as on a terminal. Notes, errors,
+colours and progress go to standard error, the last two only if it is a terminal.
 """
 
 import json
@@ -29,7 +29,7 @@ def json_option(command: Command) -> Command:
 
 
 def show(facts: Mapping[str, object], *, as_json: bool) -> None:
-    """Print facts about one thing: a JSON object in one line, or a line for each that is known."""
+    """Print facts: as a JSON object in one line, or a line for each fact that has a value."""
     if as_json:
         print_json(facts)
         return
@@ -43,7 +43,7 @@ def print_json(document: object) -> None:
 
 
 def format_fact(fact: object) -> str:
-    """Write a fact for a person."""
+    """Format a value for people."""
     if isinstance(fact, bool):
         return "yes" if fact else "no"
     return str(fact)
@@ -54,12 +54,12 @@ def format_moment(moment: datetime) -> str:
 
 
 def format_time(time_ms: int) -> str:
-    """Write a moment that is known in milliseconds, to the second."""
+    """Format a time in milliseconds, to the second."""
     return format_moment(datetime.fromtimestamp(time_ms // 1000, UTC))
 
 
 def format_bytes(count: int) -> str:
-    """Write a number of bytes for a person."""
+    """Format a number of bytes for people."""
     size, units = float(count), ["B", "kB", "MB", "GB"]
     while size >= _KILO and len(units) > 1:
         size /= _KILO
@@ -68,7 +68,7 @@ def format_bytes(count: int) -> str:
 
 
 def align(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> Iterator[str]:
-    """Write rows as columns; those in `right` are numbers, and end together."""
+    """Align rows in columns; those in `right` are numbers, and are aligned at their ends."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -80,12 +80,12 @@ def align(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) ->
 
 
 def bytes_out() -> BinaryIO:
-    """Give standard output for bytes, which are printed as they are."""
+    """Return standard output as a binary stream."""
     return sys.stdout.buffer
 
 
 def note(message: str) -> None:
-    """Print a note for a person, on standard error."""
+    """Print a note on standard error."""
     click.echo(f"{PROGRAM}: {_one_line(message)}", err=True)
 
 
@@ -97,7 +97,7 @@ def complain(message: str, code: int) -> int:
 
 
 def colourful() -> bool:
-    """Tell whether standard error is a terminal with colours that are not switched off (no-color.org)."""
+    """Return whether standard error is a terminal with colours that are not switched off (no-color.org)."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -106,14 +106,14 @@ def _one_line(message: str) -> str:
 
 
 def leave_with_reader() -> None:
-    """End the process when the reader of its output has gone, even while there is nothing to write.
+    """End the process when the reader of its output has gone, even while the process has nothing to write.
 
-    Otherwise `everbrook tail -f … | head -1` would wait for the message after the first.
+    Otherwise `everbrook tail -f … | head -1` would run until the message after the first.
     """
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError):
-        return  # no file at all: some program has taken standard output over
+        return  # not a file: an embedding program has replaced standard output
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         threading.Thread(target=_await_hang_up, args=(descriptor,), daemon=True).start()
 
@@ -134,7 +134,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
     if not sys.stderr.isatty():
         yield lambda _label, _done_bytes: None
         return
-    # Imported here: nobody pays for it who sees nothing of it.
+    # Imported here: only progress on a terminal needs it.
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -147,7 +147,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show a spinner with what the command waits for."""
+    """Show a spinner with the name of the step."""
     if not sys.stderr.isatty():
         yield
         return

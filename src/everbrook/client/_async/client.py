@@ -88,7 +88,7 @@ class AsyncClient:
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> AsyncStream[T]: ...
     def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:
-        """Give a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
+        """Return a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
 
         Messages are decoded into `type`, if one is given: a msgspec struct, a dataclass, a TypedDict, a pydantic model.
         """
@@ -104,13 +104,13 @@ class AsyncClient:
         return await parts.list_changes(self._transport, self._server.streams, token, prefix)
 
     def bucket(self, name: str) -> "AsyncBucket":
-        """Give a handle of a bucket."""
+        """Return a handle of a bucket. This sends no request."""
         return parts.AsyncBucket(self._transport, self._server.bucket(name), name)
 
     def buckets(self, prefix: str = "") -> AsyncIterator[BucketInfo]:
-        """List the buckets."""
+        """List the buckets whose names begin with `prefix`, in order."""
         return parts.list_buckets(self._transport, self._server.buckets, prefix)
 
     def subscription(self, id: str) -> "AsyncSubscription":
-        """Give a handle of a subscription to streams of the base surface."""
+        """Return a handle of a subscription to streams of the base surface."""
         return parts.AsyncSubscription(self._transport, self._server.streams, id)

@@ -1,6 +1,6 @@
-"""Waiting and background tasks: all that the two sides of the client do differently.
+"""Locks, waiting and background tasks: the one module that is written separately for each side of the client.
 
-The names are the same on both sides, so that everything else is the same text.
+The names are the same on both sides, so that the other modules can be generated.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 _running: set[asyncio.Task[object]] = set()
-"""The loop holds tasks weakly: without this, one that nobody joins could vanish halfway."""
+"""The event loop holds tasks weakly: without this set, a task that nobody joins could be collected while it runs."""
 
 
 async def sleep(secs: float) -> None:
@@ -40,7 +40,7 @@ class Condition:
         self._condition.release()
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_secs: float | None = None) -> bool:
-        """Wait, with the lock let go, until the predicate holds. Gives False if it does not in time."""
+        """Wait, with the lock let go, until the predicate holds. Returns False if it does not in time."""
         try:
             async with asyncio.timeout(timeout_secs):
                 return await self._condition.wait_for(predicate)
@@ -94,7 +94,7 @@ async def resolve(value: Callable[[], T | Awaitable[T]]) -> T: ...
 @overload
 async def resolve(value: T | Callable[[], T | Awaitable[T]]) -> T: ...
 async def resolve(value: T | Callable[[], T | Awaitable[T]]) -> T:
-    """A value as it is, or what a callable gives now."""
+    """Return a value as it is, or the result of calling it."""
     if not callable(value):
         return value
     given = value()
@@ -102,7 +102,7 @@ async def resolve(value: T | Callable[[], T | Awaitable[T]]) -> T:
 
 
 def iterate(values: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    """The values one by one, whichever way they come."""
+    """Iterate over values that are an iterable or an asynchronous one."""
     return aiter(values) if isinstance(values, AsyncIterable) else _each(values)
 
 

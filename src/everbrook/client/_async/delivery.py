@@ -33,9 +33,9 @@ class AsyncDelivery:
         auto_claim: bool,
         known_new: bool,
     ) -> None:
-        """Deliver batches of a `production`, whose lock is `changed`, until `given_up` tells that the producer failed.
+        """Deliver batches of a `production`, whose lock is `changed`, until `given_up` returns true.
 
-        `known_new` says that no producer of this id can have used the same sequence numbers, or that this is harmless.
+        `known_new` means that no producer of this id can have used the same sequence numbers, or that this is harmless.
         """
         self._transport = transport
         self._url = url
@@ -53,7 +53,7 @@ class AsyncDelivery:
         """The stored position of the producer."""
 
     async def deliver(self, batch: ProducerBatch) -> None:
-        """Send a batch until the server has accepted it, or until another batch has failed, which this one follows."""
+        """Send a batch until the server has accepted it, or until the producer has failed with another batch."""
         attempts = self._transport.attempts(f"POST {self._url}")
         early = False
         while not self._given_up():
@@ -104,28 +104,28 @@ class AsyncDelivery:
             await self._changed.wait_until(lambda: self._given_up() or not self._production.follows(batch))
 
     def _require_own(self, batch: ProducerBatch, response: AsyncResponse) -> None:
-        """Raise `ProducerReused` if the answer shows batches of another writer that resumed from the same position."""
+        """Raise `ProducerReused` if the response shows that another writer resumed from the same position."""
         if batch.resumes_from is None:
             return
         last = _last_of(response, batch)
         if not last.isdecimal():
-            raise InvalidAnswer(f"the Producer-Seq of the answer to an append must be a number, got {last!r}")
+            raise InvalidAnswer(f"the Producer-Seq of the response to an append must be a number, got {last!r}")
         if int(last) >= self._production.next_seq:
             raise ProducerReused(
                 f"another run of the producer {self._production.producer_id!r} writes in epoch {batch.epoch} too"
             )
 
     def _taken_for_another(self, batch: ProducerBatch, response: AsyncResponse, *, uncertain: bool) -> bool:
-        """Tell whether the server took a batch for a duplicate of one from an earlier producer of this id (§5.2.1).
+        """Return whether the server took a batch for a duplicate of one from an earlier producer of this id (§5.2.1).
 
         | duplicate | known new | own | another's |                                                               |
         | --------- | --------- | --- | --------- | ------------------------------------------------------------- |
         | no        | -         | -   | no        | the batch was stored                                          |
         | yes       | yes       | -   | no        | no other producer can have used its number                    |
-        | yes       | no        | yes | no        | an earlier attempt stored it, and its answer was lost         |
+        | yes       | no        | yes | no        | an earlier attempt stored it, and its response was lost         |
         | yes       | no        | no  | yes       | its number was used before: this batch is not in the stream   |
 
-        A duplicate is known to be this producer's own where it has claimed the epoch uncontested, an answer was lost,
+        A duplicate is known to be this producer's own where it has claimed the epoch uncontested, a response was lost,
         and the batch is the last that the server knows.
         """
         duplicate = response.status_code == _DUPLICATE and "Stream-Closed" not in response.headers
@@ -151,17 +151,17 @@ class AsyncDelivery:
         await self._take_over(batch, int(epoch), uncertain=uncertain)
 
     async def _take_over(self, batch: ProducerBatch, epoch: int, *, uncertain: bool) -> None:
-        """Claim the next epoch, and send the batches again, which certainly did not arrive."""
+        """Claim the next epoch, and send the batches again. It is certain that the server did not accept them."""
         name = self._production.producer_id
         if uncertain:
             raise AppendUncertain(
-                f"another producer uses the id {name!r}, and messages were in flight: they may have been appended or "
-                "not; read the stream's end before you send them again"
+                f"another producer uses the id {name!r}, and messages were in flight, which may have been appended or "
+                "not: read the end of the stream before you send them again"
             )
         if not self._auto_claim:
             raise ProducerReused(
-                f"the producer {name!r} has written in epoch {epoch} before, so this was taken for a repetition: "
-                "give a higher epoch, resume=True to go on where it was, or auto_claim=True to take over"
+                f"the producer {name!r} has written in epoch {epoch} before, so the server took this batch "
+                "for a duplicate: pass a higher epoch, resume=True to continue, or auto_claim=True to take over"
             )
         async with self._changed:
             # Another producer may claim the same epoch, so a duplicate of the first batch must be recognized again.
@@ -171,12 +171,12 @@ class AsyncDelivery:
 
 
 def _last_of(response: AsyncResponse, batch: ProducerBatch) -> str:
-    """Give the last sequence number that the server knows of this producer; that of the batch if it does not say."""
+    """Return the last sequence number that the server knows of this producer; that of the batch if it does not say."""
     return response.headers.get("Producer-Seq", str(batch.seq))
 
 
 def _require_stream(response: AsyncResponse) -> None:
     if not response.headers.keys() & {"stream-next-offset", "producer-seq"}:
         raise NotAStream(
-            "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is this the URL of a stream?"
+            "the response to an append has neither Stream-Next-Offset nor Producer-Seq: is this the URL of a stream?"
         )

@@ -23,7 +23,7 @@ class AsyncJwks:
         self._lock = Lock()
 
     async def knowing(self, kid: str, now: float) -> KeySet:
-        """Give the key set, after asking the server again where that may help."""
+        """Return the key set. It is fetched again first if it is too old or lacks the key."""
         async with self._lock:
             if self._known.due(kid, now):
                 await self._refresh(now)
@@ -51,7 +51,7 @@ class AsyncJwks:
 
 
 class AsyncReceiver:
-    """Checks the requests of one server: time, key, signature, and that none comes twice."""
+    """Checks the requests of one server: time, key, signature, and that no request is a replay."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class AsyncReceiver:
         self._clock = clock
 
     async def check(self, body: bytes, signature_header: str) -> None:
-        """Return if the server signed the request; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
+        """Check a request: raise SignatureInvalid (respond with 401) or KeysUnavailable (respond with 503)."""
         now = self._clock()
         signed = parse_header(signature_header)
         check_time(signed.timestamp, now, self._tolerance_secs)

@@ -41,7 +41,7 @@ class AsyncBucket:
         return f"<{type(self).__name__} {self._root.url}>"
 
     async def create(self, *, retention: str | None = None, exist_ok: bool = True) -> bool:
-        """Create the bucket, with a default retention for its streams. Tells whether it was created now."""
+        """Create the bucket, with a default retention for its streams. Returns whether it was created now."""
         headers = {"Stream-Retention": retention} if retention else {}
         attempts = self._transport.attempts(f"PUT {self._root.url}")
         try:
@@ -54,8 +54,8 @@ class AsyncBucket:
 
     async def head(self) -> BucketInfo:
         """Describe the bucket."""
-        answer = await self._transport.request("GET", self._root.url)
-        return decode_document(answer.content, BucketInfo, self._root.url)
+        response = await self._transport.request("GET", self._root.url)
+        return decode_document(response.content, BucketInfo, self._root.url)
 
     async def delete(self) -> None:
         """Delete the bucket, which must be empty."""
@@ -71,7 +71,7 @@ class AsyncBucket:
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> AsyncStream[T]: ...
     def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:
-        """Give a handle of a stream in the bucket."""
+        """Return a handle of a stream in the bucket."""
         content_type = content_type or (JSON if type is not None else None)
         return AsyncStream(self._transport, self._root, name, Codec(type), content_type)
 
@@ -84,7 +84,7 @@ class AsyncBucket:
         return await list_changes(self._transport, self._root, token, prefix)
 
     def subscription(self, id: str) -> "AsyncSubscription":
-        """Give a handle of a subscription to streams of the bucket."""
+        """Return a handle of a subscription to streams of the bucket."""
         return AsyncSubscription(self._transport, self._root, id)
 
 
@@ -115,16 +115,16 @@ class AsyncSubscription:
     ) -> SubscriptionInfo:
         """Subscribe to streams that match `pattern`, or are named.
 
-        News go to the URL `webhook`, or to workers that watch `wake_stream`, which has to be there.
+        Wakes are sent to the URL `webhook`, or to workers that watch `wake_stream`, which must exist.
         """
         body = subscription_body(pattern, streams, webhook, wake_stream, lease_ttl_ms, description)
-        answer = await self._transport.request("PUT", self._url, headers=_JSON, content=body)
-        return decode_document(answer.content, SubscriptionInfo, self._url)
+        response = await self._transport.request("PUT", self._url, headers=_JSON, content=body)
+        return decode_document(response.content, SubscriptionInfo, self._url)
 
     async def read(self) -> SubscriptionInfo:
-        """Describe the subscription: its configuration, its streams, and how far each was acked."""
-        answer = await self._transport.request("GET", self._url)
-        return decode_document(answer.content, SubscriptionInfo, self._url)
+        """Describe the subscription: its configuration, and its streams with their acked offsets."""
+        response = await self._transport.request("GET", self._url)
+        return decode_document(response.content, SubscriptionInfo, self._url)
 
     async def delete(self) -> None:
         """Delete the subscription. Later requests of its workers are refused."""
@@ -146,13 +146,13 @@ class AsyncSubscription:
             await self._transport.request("DELETE", self._root.linked(self.id, stream))
 
     async def worker(self, handler: "AsyncHandler", *, name: str | None = None) -> "AsyncWorker":
-        """Make a worker that hands new messages to a function. `run` it here, and any number of others elsewhere.
+        """Make a worker that passes new messages to a function. Any number of workers may `run` at a time.
 
         It sends the token, headers and parameters of this client.
         """
         wake_stream = (await self.read()).wake_stream
         if wake_stream is None:
-            raise ValueError(f"the subscription {self.id!r} sends webhooks: only a pull-wake subscription has workers")
+            raise ValueError(f"only a pull-wake subscription has workers, and {self.id!r} sends webhooks")
         return parts.AsyncWorker(self._root.url, self.id, wake_stream, handler, name=name, transport=self._transport)
 
 
@@ -193,8 +193,8 @@ async def list_buckets(transport: AsyncTransport, url: str, prefix: str) -> Asyn
     """List buckets in the order of their names."""
     after = ""
     while True:
-        answer = await transport.request("GET", url, query=_query(transport, {"prefix": prefix, "after": after}))
-        page = decode_document(answer.content, BucketPage, url)
+        response = await transport.request("GET", url, query=_query(transport, {"prefix": prefix, "after": after}))
+        page = decode_document(response.content, BucketPage, url)
         for bucket in page.buckets:
             yield bucket
         if not page.has_more or page.next_cursor is None:
@@ -205,12 +205,12 @@ async def list_buckets(transport: AsyncTransport, url: str, prefix: str) -> Asyn
 async def _streams(transport: AsyncTransport, root: Root, query: dict[str, str]) -> StreamPage:
     url = root.control("streams")
     try:
-        answer = await transport.request("GET", url, query=_query(transport, query))
+        response = await transport.request("GET", url, query=_query(transport, query))
     except BucketNotFound:
         raise
     except NotFound as error:
         raise Unsupported(f"the server has no list of streams at {url}") from error
-    return decode_document(answer.content, StreamPage, url)
+    return decode_document(response.content, StreamPage, url)
 
 
 def _query(transport: AsyncTransport, given: dict[str, str]) -> dict[str, str]:

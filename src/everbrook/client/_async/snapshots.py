@@ -23,7 +23,7 @@ MAX_REPLACEMENTS = 10
 
 
 class Bootstrap(Struct, Generic[T], frozen=True):
-    """A stream as of one moment: its snapshot, if it has one, and every message after it. Follow it from `offset`."""
+    """A stream as of one moment: its snapshot, if it has one, and every message after it, up to `offset`."""
 
     snapshot: Snapshot | None
     messages: list[T]
@@ -47,7 +47,7 @@ class AsyncSnapshots:
                 raise
 
     async def _is_latest(self, offset: str, data: bytes) -> bool:
-        """Tell whether a snapshot was published although the answer was lost."""
+        """Return whether a snapshot was published although the response was lost."""
         found = await self.latest()
         return found is not None and (found.offset, found.data) == (offset, data)
 
@@ -58,7 +58,9 @@ class AsyncSnapshots:
                 return None
             with suppress(SnapshotNotFound):
                 return await self._fetch(location)
-        raise InvalidAnswer(f"{self._url}/snapshot led {MAX_REPLACEMENTS} times to a snapshot that is not there")
+        raise InvalidAnswer(
+            f"{self._url}/snapshot redirected {MAX_REPLACEMENTS} times to a snapshot that does not exist"
+        )
 
     async def _location(self) -> str | None:
         """Find the URL of the latest snapshot, on the same server only: another must not see the token."""
@@ -96,7 +98,7 @@ class AsyncSnapshots:
         await self._transport.request("PUT", part_of(self._url, "retention", offset))
 
     async def bootstrap(self, codec: Codec[T]) -> Bootstrap[T]:
-        """Fetch everything at one tail. One that was cut off on its way is asked for again."""
+        """Fetch snapshot and messages as of one tail. A bootstrap that was cut off is requested again."""
         attempts = self._transport.attempts(f"GET {self._url}/bootstrap")
         while True:
             try:
@@ -115,7 +117,7 @@ class AsyncSnapshots:
 
 def _assembled(parts: list[BodyPart], headers: Mapping[str, str], codec: Codec[T]) -> Bootstrap[T]:
     if not parts or "Stream-Next-Offset" not in headers:
-        raise InvalidAnswer("a bootstrap begins with a snapshot and says in Stream-Next-Offset where it ends")
+        raise InvalidAnswer("a bootstrap must begin with a snapshot part and have the header Stream-Next-Offset")
     first, messages = parts[0], parts[1:]
     at = headers.get("Stream-Snapshot-Offset", _NO_SNAPSHOT)
     snapshot = None if at == _NO_SNAPSHOT else Snapshot(at, first.data, first.content_type)

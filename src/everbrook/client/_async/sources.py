@@ -1,6 +1,6 @@
-"""Sources of events: iterators, contexts, awaitables and functions, as libraries give them.
+"""Sources of events: the iterators, contexts, awaitables and functions that libraries return.
 
-The rule: what is opened here is closed here, whether the source or its reader ends first.
+The rule: a source that is opened here is closed here, whether the source or its reader ends first.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
@@ -18,13 +18,13 @@ AsyncSource: TypeAlias = (
     | Awaitable[AsyncEvents[T]]  # async only
     | Callable[[], AsyncEvents[T] | Awaitable[AsyncEvents[T]]]
 )
-"""Events, a context that gives them, or a function that is called when they are wanted."""
+"""Events, a context manager of events, or a function that returns one of them."""
 
 
 @asynccontextmanager
 async def opened(source: AsyncSource[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Give the events of a source, and close it behind them."""
-    # A context may be callable too, as those of contextlib are, so it is looked at first.
+    """Open a source, yield the iterator of its events, and close the source afterwards."""
+    # A context manager of contextlib is callable too, and must be entered, not called: so it is tested for first.
     given: Any = source if isinstance(source, AbstractAsyncContextManager) else await resolve(source)
     if isawaitable(given):  # async only
         given = await given
@@ -44,7 +44,7 @@ async def opened(source: AsyncSource[T]) -> AsyncIterator[AsyncIterator[T]]:
 
 
 async def _close(given: object) -> None:
-    """Close a generator, or the connection behind an answer; a plain list needs nothing."""
+    """Close a generator, or the connection of a model's response. A plain list has no `close`."""
     close = getattr(given, "aclose", None)
     close = close or getattr(given, "close", None)  # async only
     if close is not None:

@@ -1,4 +1,4 @@
-"""A stream: everything that can be done with one, from its creation to its end.
+"""A handle of a stream, from its creation to its deletion.
 
     stream = client.stream("chat/1")
     await stream.create()
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 _CREATED = 201
 NOTHING: Any = object()
-"""Stands for a value that was not given, as None is one."""
+"""The default of parameters for which None is a value."""
 
 
 class AsyncStream(Generic[T]):
@@ -50,7 +50,7 @@ class AsyncStream(Generic[T]):
     def __init__(
         self, transport: AsyncTransport, root: Root, name: str, codec: Codec[T], content_type: str | None = None
     ) -> None:
-        """Stand for the stream `name` below `root`. An unknown content type is requested when it is needed."""
+        """Make a handle of the stream `name` below `root`. An unknown content type is requested when it is needed."""
         self.name = name
         self.url = root.stream(name)
         self._transport = transport
@@ -63,7 +63,7 @@ class AsyncStream(Generic[T]):
         return f"<{type(self).__name__} {self.url}>"
 
     def _repr_html_(self) -> str:
-        """Show what is known without a request."""
+        """Show the handle in a notebook, without a request."""
         known = {"name": self.name, "url": self.url, "content_type": self._content_type}
         return format_record(type(self).__name__, known)
 
@@ -80,7 +80,7 @@ class AsyncStream(Generic[T]):
         retention: str | None = None,
         exist_ok: bool = True,
     ) -> Head:
-        """Create the stream, of JSON by default. A stream that exists with the same configuration is no error."""
+        """Create the stream, of JSON by default. If it exists with the same configuration, that is no error."""
         chosen = content_type or self._content_type or (JSON if data is NOTHING else content_type_for(data))
         headers = creation_headers(chosen, ttl_secs, expires_at, retention, closed=closed)
         kind = kind_of(chosen)
@@ -113,7 +113,7 @@ class AsyncStream(Generic[T]):
         response = await self._transport.request("PUT", self.url, headers=headers, content=body, attempts=attempts)
         created = response.status_code == _CREATED
         if not (created or exist_ok or attempts.uncertain):
-            raise StreamExists(f"there is a stream at {self.url} already")
+            raise StreamExists(f"the stream {self.url} exists already: choose another name, or exist_ok=True")
         head = head_of(response.headers, created=created)
         self._content_type = head.content_type or headers.get("Content-Type")
         return head
@@ -126,7 +126,7 @@ class AsyncStream(Generic[T]):
         return head
 
     async def exists(self) -> bool:
-        """Tell whether the stream is there."""
+        """Return whether the stream exists."""
         try:
             await self.head()
         except (NotFound, OffsetGone, StreamGone):
@@ -148,11 +148,11 @@ class AsyncStream(Generic[T]):
     async def append(
         self, value: Any, *, seq: str | None = None, if_match: str | None = None, close: bool = False
     ) -> str:
-        """Append one message, and give the offset after it.
+        """Append one message, and return the offset after it.
 
-        `seq` orders writers (`Stream-Seq`); `if_match` is the offset at which the stream must end, or it is refused;
-        `close` closes the stream with it. If the connection breaks before the answer, this raises AppendUncertain: to
-        store a message exactly once, send it through a `producer`.
+        `seq` orders writers (`Stream-Seq`). With `if_match`, the server refuses the append unless the stream ends at
+        this offset. `close` closes the stream with this message. If the connection breaks before the response,
+        AppendUncertain is raised: to store a message exactly once, send it through a `producer`.
         """
         content_type = await self._type()
         message = self._codec.encode(kind_of(content_type), value)
@@ -162,9 +162,9 @@ class AsyncStream(Generic[T]):
         return await self._appender.append(content_type, message, headers)
 
     async def extend(self, values: Iterable[Any] | AsyncIterable[Any]) -> str:
-        """Append many messages in as few requests as possible, and give the offset after them.
+        """Append many messages in as few requests as possible, and return the offset after them.
 
-        The messages of a text or binary stream are joined: only in JSON streams each stays one of its own.
+        In a JSON stream each value is a message. In another stream the values of one request become one message.
         """
         content_type = await self._type()
         kind = kind_of(content_type)
@@ -182,7 +182,7 @@ class AsyncStream(Generic[T]):
         return offset or (await self.head()).offset
 
     async def close(self, value: Any = NOTHING) -> str:
-        """Close the stream, with a last message if one is given, and give its final offset. It stays readable."""
+        """Close the stream, with a last message if one is given, and return its final offset. It stays readable."""
         if value is not NOTHING:
             return await self.append(value, close=True)
         response = await self._transport.request("POST", self.url, headers={"Stream-Closed": "true"})
@@ -234,7 +234,7 @@ class AsyncStream(Generic[T]):
         at: Moment | int | None = None,
         skip: int | None = None,
     ) -> "AsyncReader[T]":
-        """Read the stored messages: from an offset `until` another, the `last` n, or from those `at` a time."""
+        """Read the stored messages: from an offset `until` another, the `last` n, or from a time (`at`) on."""
         return self._reader(offset, start_query(last, at, skip), until=until, mode=None)
 
     def follow(
@@ -250,8 +250,9 @@ class AsyncStream(Generic[T]):
     ) -> "AsyncReader[T]":
         """Read the stored messages and then new ones until the stream is closed, over broken connections.
 
-        `offset` may be `now`. `offsets` is where the position is kept for the next run. If what comes next is not
-        retained any more, `on_snapshot` gets the snapshot that stands for it; without it, OffsetGone is raised.
+        `offset` may be `now`. `offsets` saves the position for the next run. If the next messages were cut,
+        `on_snapshot` is called with the latest snapshot, and the read continues after it; without it, OffsetGone is
+        raised.
         """
         reader = self._reader(offset, start_query(last, at, skip), until=None, mode=mode)
         if offsets is not None:
@@ -279,8 +280,7 @@ class AsyncStream(Generic[T]):
     ) -> "AsyncIterator[Frames]":
         """Read the stored messages of any stream as pages with the offset and the time of each message.
 
-        The bounds are those of `read`. If the stream has another incarnation than the one that is named, it raises
-        `StreamRewound`.
+        The bounds are those of `read`. If the stream has another incarnation than this, `StreamRewound` is raised.
         """
         return parts.read_frames(self._transport, self.url, offset, start_query(last, at, skip), until, incarnation)
 
@@ -293,8 +293,8 @@ class AsyncStream(Generic[T]):
     ) -> "AsyncMaterialiser":
         """Hold the current value per type and key of a stream of changes: `async with stream.materialise() as state`.
 
-        Values are decoded into the `types` given by the name of theirs. A message that is no change goes to
-        `on_invalid`; without it, it ends the state with an error.
+        `types` maps entity types to the classes into which values are decoded. A message that is not a change is passed
+        to `on_invalid`; without it, such a message ends the state with an error.
         """
         tuning = self._transport.tuning
         return parts.AsyncMaterialiser(self, types=types, on_invalid=on_invalid, mode=mode, tuning=tuning)
@@ -304,9 +304,9 @@ class AsyncStream(Generic[T]):
     ) -> "Table":
         """Make a table of the stored messages for Arrow, pandas, polars or DuckDB (`pip install 'everbrook[frames]'`).
 
-        Messages of JSON become columns: all of them, or the `columns` of these names, or of these names and types.
-        A `raw` table, and one of any other stream, has each message as it is, with its offsets and its time.
-        Where the beginning of the stream was dropped, a table of everything begins with what is left.
+        The fields of JSON messages become columns: all fields, or those that `columns` names, with or without types. A
+        `raw` table, and a table of a text or binary stream, has a row for each message, with its offsets and its time.
+        If the beginning of the stream was cut, the table begins with the first retained message.
         """
         return await parts.table_of(self, offset, until, columns, raw=raw)
 
@@ -327,10 +327,10 @@ class AsyncStream(Generic[T]):
         if_none_match: bool = False,
         incarnation: str = "",
     ) -> None:
-        """Publish a snapshot: what the messages before an offset add up to. They are then cut, unless they are kept.
+        """Publish a snapshot, the state at an offset. The messages before it are cut, unless `keep_history` is set.
 
-        `if_match` is the ETag of the snapshot that this replaces; `if_none_match` means that there must be none. A
-        stream of another `incarnation` than the named one refuses it.
+        `if_match` is the ETag of the snapshot to replace; `if_none_match` means that the stream must have none. The
+        server refuses the snapshot if the stream has another incarnation than `incarnation`.
         """
         headers = {"Content-Type": content_type}
         headers |= {"Stream-Snapshot-History": "keep"} if keep_history else {}
@@ -344,7 +344,7 @@ class AsyncStream(Generic[T]):
         return await self._snapshots.latest()
 
     async def delete_snapshot(self, offset: str) -> None:
-        """Delete a snapshot before which nothing was cut."""
+        """Delete a snapshot. The server refuses to delete the one at which messages were cut."""
         await self._snapshots.delete(offset)
 
     async def cut(self, offset: str) -> None:

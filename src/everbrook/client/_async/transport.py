@@ -1,4 +1,4 @@
-"""Requests with the user's token, headers and parameters, repeated where that is safe."""
+"""Requests with the user's token, headers and parameters. They are retried where that is safe."""
 
 import logging
 import random
@@ -101,7 +101,7 @@ class AsyncTransport:
 
     @contextmanager
     def before_closing(self, end: Ending) -> Iterator[None]:
-        """Have `end` called if the connections are closed within the block: a recording then says that it stopped."""
+        """Call `end` if the connections are closed within the block, so that a recording ends its stream."""
         self._endings.add(end)
         try:
             yield
@@ -125,7 +125,7 @@ class AsyncTransport:
     async def request(
         self, method: str, url: str, *, attempts: Attempts | None = None, **options: Unpack[RequestOptions]
     ) -> AsyncResponse:
-        """Send a request until it is answered. A refusal is raised as an error of its own class."""
+        """Send a request, with retries, until a response arrives. A refusal is raised as an error of its own class."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
             try:
@@ -139,27 +139,27 @@ class AsyncTransport:
         await sleep(delay_secs)
 
     async def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncResponse:
-        """Send a request once, and read the answer."""
+        """Send a request once, and read the response."""
         async with self.open(method, url, **options) as response:
             await response.aread()
             return response
 
     @asynccontextmanager
     async def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[AsyncResponse]:
-        """Send a request once, for an answer whose body is read as it arrives. A token that was refused is renewed."""
-        request, answer = await self._send(method, url, options)
+        """Send a request once, for a response whose body is read as it arrives. A refused token is renewed once."""
+        request, response = await self._send(method, url, options)
         own_token = "Authorization" not in (options.get("headers") or {})
-        if answer.status_code == _UNAUTHORIZED and callable(self._token) and own_token:
-            await answer.aclose()
+        if response.status_code == _UNAUTHORIZED and callable(self._token) and own_token:
+            await response.aclose()
             self._forget(request.headers.get("Authorization"))
-            request, answer = await self._send(method, url, options)
+            request, response = await self._send(method, url, options)
         try:
-            if answer.status_code >= _REFUSED:
-                raise refusal_of(answer.status_code, answer.headers, await answer.aread(), f"{method} {url}")
-            _require_server(method, answer, f"{method} {url}")
-            yield answer
+            if response.status_code >= _REFUSED:
+                raise refusal_of(response.status_code, response.headers, await response.aread(), f"{method} {url}")
+            _require_server(method, response, f"{method} {url}")
+            yield response
         finally:
-            await answer.aclose()
+            await response.aclose()
 
     async def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, AsyncResponse]:
         wire = self._wire
@@ -168,7 +168,7 @@ class AsyncTransport:
         given = {**(await _resolved(self._params) if at_home else {}), **(options.get("query") or {})}
         request = Request(
             method,
-            # In a URL, a server need not read `+` as a space, as it does in a form.
+            # `quote` writes a space as %20: outside of forms, a server need not read `+` as a space.
             f"{url}?{urlencode(given, quote_via=quote)}" if given else url,
             {**credentials, **(options.get("headers") or {})},
             options.get("content"),
@@ -183,11 +183,11 @@ class AsyncTransport:
             ) from error
 
     async def credentials(self) -> dict[str, str]:
-        """Give the token and the headers that are sent with every request."""
+        """Return the token and the headers that are sent with every request."""
         return {**await self._authorization(), **await _resolved(self._headers)}
 
     def _forget(self, refused: str | None) -> None:
-        """Renew the token, unless another request has done so since the refused one was sent."""
+        """Drop the token, unless another request has renewed it since the refused one was sent."""
         if refused == f"Bearer {self._token_text}":
             self._token_text = None
 
@@ -201,10 +201,10 @@ async def _resolved(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: await resolve(value) for name, value in values.items()} if values else {}
 
 
-def _require_server(method: str, answer: AsyncResponse, asked: str) -> None:
-    """Refuse the answer of another kind of server: taken for a success, it would lose the message that was sent."""
-    if answer.status_code in _REDIRECTS and "Location" in answer.headers:
-        raise Redirected(asked, answer.headers["Location"])
-    is_page = answer.headers.get("Content-Type", "").startswith("text/html")
-    if is_page and method != "GET" and "Stream-Next-Offset" not in answer.headers:
+def _require_server(method: str, response: AsyncResponse, asked: str) -> None:
+    """Refuse a response of another kind of server: taken for a success, it would hide that a message is lost."""
+    if response.status_code in _REDIRECTS and "Location" in response.headers:
+        raise Redirected(asked, response.headers["Location"])
+    is_page = response.headers.get("Content-Type", "").startswith("text/html")
+    if is_page and method != "GET" and "Stream-Next-Offset" not in response.headers:
         raise NotAStream(f"{asked} is answered with a web page: is this the URL of a Durable Streams server?")

@@ -1,4 +1,4 @@
-"""The interface to an HTTP library: it sends requests and gives answers."""
+"""The interface to an HTTP library, which sends requests and returns responses."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -7,7 +7,7 @@ from everbrook.client.wire.request import Request
 
 
 class AsyncResponse(ABC):
-    """An answer whose body is not read yet. Reading it may raise `ConnectionBroken`."""
+    """A response whose body is not read yet. Reading it may raise `ConnectionBroken`."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -17,7 +17,7 @@ class AsyncResponse(ABC):
 
     @abstractmethod
     def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Give the body as it arrives."""
+        """Return the body as it arrives."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -25,7 +25,7 @@ class AsyncResponse(ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """End the answer for a reader that waits in another task, as if the connection broke."""
+        """End the response for a reader that waits in another task, as if the connection broke."""
 
     async def aread(self) -> bytes:
         """Read the body as a whole."""

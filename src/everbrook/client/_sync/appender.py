@@ -55,7 +55,7 @@ class Appender:
         self._waiting: deque[_QueuedAppend] = deque()
 
     def append(self, content_type: str, message: bytes, headers: Mapping[str, str]) -> str:
-        """Append a message, together with others that wait. Gives the offset after them."""
+        """Append a message, together with others that wait. Returns the offset after them."""
         if headers or kind_of(content_type) is not Kind.JSON:
             with self._turn:
                 return self.send(content_type, [message], headers)
@@ -117,7 +117,7 @@ class Appender:
         except (BadRequest, PayloadTooLarge):
             if len(batch) == 1:
                 raise
-            # The server refused the batch as a whole and wrote nothing: sent alone, each message gets its own answer.
+            # The server refused the batch as a whole and wrote nothing: sent alone, each message gets its own response.
             for waiting in batch:
                 self._send_batch([waiting])
         else:
@@ -126,8 +126,8 @@ class Appender:
 
 
 def offset_of(headers: Mapping[str, str]) -> str:
-    """Give the offset in the answer to an append."""
+    """Return the offset in the response to an append."""
     offset = headers.get("Stream-Next-Offset")
     if offset is None:
-        raise NotAStream("the answer to an append has no Stream-Next-Offset: is this the URL of a stream?")
+        raise NotAStream("the response to an append has no Stream-Next-Offset: is this the URL of a stream?")
     return offset

@@ -89,7 +89,7 @@ class Client:
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> Stream[T]: ...
     def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> Stream[Any]:
-        """Give a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
+        """Return a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
 
         Messages are decoded into `type`, if one is given: a msgspec struct, a dataclass, a TypedDict, a pydantic model.
         """
@@ -105,13 +105,13 @@ class Client:
         return parts.list_changes(self._transport, self._server.streams, token, prefix)
 
     def bucket(self, name: str) -> "Bucket":
-        """Give a handle of a bucket."""
+        """Return a handle of a bucket. This sends no request."""
         return parts.Bucket(self._transport, self._server.bucket(name), name)
 
     def buckets(self, prefix: str = "") -> Iterator[BucketInfo]:
-        """List the buckets."""
+        """List the buckets whose names begin with `prefix`, in order."""
         return parts.list_buckets(self._transport, self._server.buckets, prefix)
 
     def subscription(self, id: str) -> "Subscription":
-        """Give a handle of a subscription to streams of the base surface."""
+        """Return a handle of a subscription to streams of the base surface."""
         return parts.Subscription(self._transport, self._server.streams, id)

@@ -1,6 +1,6 @@
-"""Waiting and background tasks: all that the two sides of the client do differently.
+"""Locks, waiting and background tasks: the one module that is written separately for each side of the client.
 
-The names are the same on both sides, so that everything else is the same text.
+The names are the same on both sides, so that the other modules can be generated.
 """
 
 import os
@@ -39,7 +39,7 @@ class Condition:
         self._condition.release()
 
     def wait_until(self, predicate: Callable[[], bool], timeout_secs: float | None = None) -> bool:
-        """Wait, with the lock let go, until the predicate holds. Gives False if it does not in time."""
+        """Wait, with the lock let go, until the predicate holds. Returns False if it does not in time."""
         return self._condition.wait_for(predicate, timeout_secs)
 
     def notify_all(self) -> None:
@@ -93,7 +93,7 @@ def resolve(value: Callable[[], T]) -> T: ...
 @overload
 def resolve(value: T | Callable[[], T]) -> T: ...
 def resolve(value: T | Callable[[], T]) -> T:
-    """A value as it is, or what a callable gives now."""
+    """Return a value as it is, or the result of calling it."""
     given = value() if callable(value) else value
     if iscoroutine(given):
         given.close()

@@ -1,7 +1,7 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/frames.py: change that file, not this one.
-"""Frames of a stream, and the table that is made of them.
+"""Frames of a stream, and tables of them.
 
-Frames are pages of messages with the offset and the time of each. A server that does not know them gives plain pages.
+Frames are pages of messages with the offset and the time of each. If the server lacks them, a table reads plain pages.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,12 +37,12 @@ def read_frames(
             response = transport.request("GET", url, query=bounds | query, headers=headers)
         except IncarnationMismatch as other:
             raise _replaced(offset, incarnation, header_of(other, "Stream-Incarnation")) from other
-        told = response.headers.get("Stream-Incarnation", incarnation)
-        if incarnation and told != incarnation:
-            raise _replaced(offset, incarnation, told)
-        incarnation = told
+        current = response.headers.get("Stream-Incarnation", incarnation)
+        if incarnation and current != incarnation:
+            raise _replaced(offset, incarnation, current)
+        incarnation = current
         if response.headers.get("Content-Type", "") != CONTENT_TYPE.decode():
-            raise Unsupported("this server does not have the extension frames")
+            raise Unsupported("the server does not have the extension frames")
         page = decode_frames(response.content)
         if len(page):
             yield page
@@ -52,9 +52,10 @@ def read_frames(
         query = {"offset": offset}
 
 
-def _replaced(offset: str, incarnation: str, told: str | None) -> StreamRewound:
+def _replaced(offset: str, incarnation: str, current: str | None) -> StreamRewound:
     return StreamRewound(
-        f"the stream that is read from offset {offset} on had incarnation {incarnation}, and has incarnation {told} now"
+        f"the stream, which is read from offset {offset} on, had incarnation {incarnation} and has {current} now: "
+        "it was created again"
     )
 
 
@@ -65,7 +66,7 @@ def table_of(stream: "Stream[Any]", offset: str, until: str | None, columns: "Co
     """Make a table of a range of a stream."""
     head = stream.head()
     if offset == BEGINNING and head.earliest_offset is not None:
-        offset = head.earliest_offset  # what was before it is dropped, and nobody named it
+        offset = head.earliest_offset  # the default beginning may be cut: only an explicit offset is refused for that
     form = parts.form_of(kind_of(head.content_type), columns, raw=raw)
     if _FRAMES in head.extensions:
         read_pages = partial(_framed, stream, head.offset if until is None else until)

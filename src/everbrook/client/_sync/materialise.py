@@ -1,11 +1,11 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/materialise.py: change that file, not this one.
-"""A materialised state: follows a stream of changes, and holds the current value per type and key.
+"""A materialised state: it follows a stream of changes, and holds the current value per type and key.
 
     with stream.materialise() as state:
         state["user"]["1"]
 
-The rule: once entered, it is as current as the last page of the stream. When it can't be kept current, every access
-raises the error instead of giving old values.
+The rule: once entered, it is as current as the last page of the stream. If it can't be kept current, every access
+raises the error instead of returning old values.
 """
 
 from collections import deque
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """An iterator over what is applied to a state from the moment it was made. It ends when the state does."""
+    """An iterator over the changes that are applied to a state after it was made. It ends when the state ends."""
 
     def __init__(self, until: Callable[[Callable[[], bool]], None], max_waiting: int) -> None:
-        """Wait with `until`, which returns when something holds or nothing more will come.
+        """Wait with `until`, which returns when its predicate holds or the state has ended.
 
-        At most `max_waiting` changes are kept: an iterator that nobody reads must not fill the memory.
+        At most `max_waiting` changes are queued, so that an iterator that nobody reads does not fill the memory.
         """
         self._until = until
         self._max_waiting = max_waiting
@@ -49,7 +49,7 @@ class Changes:
         self._missed = False
 
     def push(self, change: StateMessage) -> None:
-        """Take a change that was applied."""
+        """Queue a change that was applied."""
         if len(self._waiting) >= self._max_waiting:
             self._missed = True
         if not self._missed:
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class Materialiser(Mapping[str, Entities]):
-    """The current values by type and key. A type that has no entity is not in it, but can be looked at: it is empty."""
+    """The current values by type and key. A type without entities is not in it; `state[type]` is then empty."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Materialiser(Mapping[str, Entities]):
     ) -> None:
         """Hold the state of a JSON stream, once entered.
 
-        `types` gives what the values of a type are decoded into. A message that is no change, or does not fit, ends the
-        state with `InvalidChange`; with `on_invalid` it is handed over and passed by.
+        `types` names the class into which the values of a type are decoded. A message that is not a change, or does not
+        fit its class, ends the state with `InvalidChange`; with `on_invalid` it is passed to that function and skipped.
         """
         self.offset = BEGINNING
         """The changes before this offset are applied."""
@@ -130,7 +130,7 @@ class Materialiser(Mapping[str, Entities]):
         if self._task is not None:
             self._task.cancel()
         with self._moved:
-            # A thread can't be cancelled while it waits for an answer: it ends with that, and is not waited for.
+            # A thread can't be cancelled while it waits for a response: it ends with that, and is not waited for.
             self._moved.wait_until(lambda: self._ended, self._tuning.state_close_secs)
             self._ended = True
             self._moved.notify_all()
@@ -157,7 +157,7 @@ class Materialiser(Mapping[str, Entities]):
             return self._now().snapshot()
 
     def publish(self, *, keep_history: bool = False) -> str:
-        """Publish the state as the stream's snapshot, and give its offset.
+        """Publish the state as the stream's snapshot, and return its offset.
 
         New followers begin with it. The messages before it are cut from the stream, unless `keep_history` is set.
         """
@@ -167,14 +167,14 @@ class Materialiser(Mapping[str, Entities]):
         return offset
 
     def changes(self) -> Changes:
-        """Iterate over what is applied from now on: `Set`, `Remove`, `Append`, and control messages."""
+        """Iterate over the changes that are applied from now on: `Set`, `Remove`, `Append`, and control messages."""
         listener = Changes(self._until, self._tuning.max_waiting_changes)
         with self._applying:
             self._listeners.add(listener)
         return listener
 
     def wait_for(self, predicate: Callable[[Self], T], timeout_secs: float | None = None) -> T:
-        """Wait until `predicate` gives a true value for the state, and give that value."""
+        """Wait until `predicate` returns a true value for the state, and return that value."""
         found: list[T] = []
 
         def holds() -> bool:
@@ -186,19 +186,19 @@ class Materialiser(Mapping[str, Entities]):
         if found:
             return found[0]
         if self._ended:
-            raise StateEnded("the awaited change can't come any more: the stream or the state is closed")
+            raise StateEnded("the awaited change can't arrive any more: the stream or the state is closed")
         raise TimeoutError(f"the awaited change did not come within {timeout_secs} s")
 
     def wait_for_offset(self, offset: str, timeout_secs: float | None = None) -> None:
-        """Wait until everything before an offset is applied: that of an append, to see what one has written oneself."""
+        """Wait until everything before an offset is applied. With the offset of an append: read your own write."""
         self.wait_for(lambda _: self.offset >= offset, timeout_secs)
 
     def wait_for_txid(self, txid: str, timeout_secs: float | None = None) -> None:
-        """Wait until a change with that `txid` is applied, and all that came with it."""
+        """Wait until a change with that `txid` is applied, with the page that it came in."""
         self.wait_for(lambda _: self._state.seen(txid), timeout_secs)
 
     def _until(self, predicate: Callable[[], bool], timeout_secs: float | None = None) -> None:
-        """Return when the predicate holds, when the state is final, or after the timeout."""
+        """Return when the predicate holds, when the state has ended, or after the timeout."""
         with self._moved:
             self._moved.wait_until(lambda: predicate() or self._ended, timeout_secs)
         self._now()
@@ -235,7 +235,7 @@ class Materialiser(Mapping[str, Entities]):
             self._moved.notify_all()
 
     def _restore(self, snapshot: Snapshot) -> None:
-        """Begin anew with a snapshot, because the changes before it are not retained."""
+        """Start over from a snapshot, because the changes before it are no longer retained."""
         with self._applying:
             self._apply(Reset())
             for change in parse_snapshot(snapshot.data):
@@ -276,4 +276,4 @@ def _value(message: Any) -> Any:
 
 
 def _position(page: Page, number: int) -> str:
-    return f"the message at {page.offset_after(number) or f'{page.offset} or behind'}"
+    return f"the message at {page.offset_after(number) or f'{page.offset} or after it'}"

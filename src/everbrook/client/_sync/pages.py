@@ -31,7 +31,7 @@ _EVENTS = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
 
 
 class Pages:
-    """All pages from where a reading stands."""
+    """All pages from the position of a `ReadState` on."""
 
     def __init__(self, transport: Transport, url: str, reading: ReadState, codec: Codec[Any]) -> None:
         self._transport = transport
@@ -44,14 +44,14 @@ class Pages:
         self._stopped = False
         self._guard = threading.Lock()
         self._response: Response | None = None
-        """The open event stream. Only the holder of the guard may interrupt it: later its connection has other uses."""
+        """The open event stream. It is interrupted under the guard only: later its connection serves other requests."""
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
         """If the position is no longer retained, hand over the latest snapshot and continue after it."""
         self._snapshot, self._on_snapshot = snapshot, on_snapshot
 
     def close(self) -> None:
-        """End the pages, also for a reader that waits for the next one."""
+        """End the pages. A reader that waits for the next page is woken."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -60,7 +60,7 @@ class Pages:
                 self._response.interrupt()
 
     def each(self) -> Generator[Page]:
-        """Give all pages. Broken connections and temporary refusals are retried."""
+        """Yield all pages. Broken connections and temporary refusals are retried."""
         reading = self._reading
         attempts = self._transport.attempts(f"GET {self._url}")
         while not (reading.over or self._given_up()):
@@ -95,7 +95,7 @@ class Pages:
             self._changed.wait_until(self._given_up, delay_secs)
 
     def _answers(self, ask: Ask) -> Generator[Page]:
-        """Make one request. A plain one has one page, an event stream any number."""
+        """Send one request. A plain read returns one page, an event stream any number."""
         if ask.live is Live.SSE:
             with closing(self._events(ask)) as pages:
                 yield from pages
@@ -140,7 +140,7 @@ class Pages:
         with self._guard:
             self._response = response
         try:
-            # `close` sets the flag before it looks for the answer, so one of the two sees the other.
+            # `close` sets the flag before it looks for the response, so one of the two sees the other.
             if not self._given_up():
                 began = monotonic()
                 for received in response.iter_bytes():
@@ -152,7 +152,7 @@ class Pages:
                 self._response = None
 
     def _without_events(self, ask: Ask, failure: Exception) -> bool:
-        """Tell whether to fall back to long-polls: the server refuses events, or a proxy holds them back."""
+        """Return whether to fall back to long-polls: the server refuses events, or a proxy holds them back."""
         if ask.live is not Live.SSE:
             return False
         held_back = isinstance(failure, ResponseLate) and not self._reading.events_seen

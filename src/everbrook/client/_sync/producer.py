@@ -30,7 +30,7 @@ IDLE_SECS = 1.0
 
 
 class Producer(Generic[T]):
-    """A writer of one stream. It sends requests in the background; the next call raises their error, if one failed."""
+    """A writer of one stream. It sends requests in the background; if one fails, the next call raises its error."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Producer(Generic[T]):
     ) -> None:
         """Write to the stream at `url`, under a new id unless one is given.
 
-        `known_new` says that no other producer uses this id in this epoch.
+        `known_new` means that no other producer uses this id in this epoch.
         """
         if resume and (id is None or epoch is not None or seq or auto_claim):
             raise ValueError(
-                "resume=True needs an id and determines the epoch itself: give an id, and no epoch, seq or auto_claim; "
+                "resume=True needs an id and determines the epoch itself: pass an id, and no epoch, seq or auto_claim; "
                 f"got {id=}, {epoch=}, {seq=}, {auto_claim=}"
             )
         self._url = url
@@ -89,14 +89,14 @@ class Producer(Generic[T]):
 
     @property
     def offset(self) -> str | None:
-        """The tail of the stream after the last batch that arrived."""
+        """The tail of the stream after the last batch that was accepted, or None."""
         return self._delivery.offset
 
     @property
     def position(self) -> str | None:
-        """The position of the last message in the stream; that of an earlier run until this one has written.
+        """The position of the last message in the stream; at first that of an earlier run.
 
-        It is known from the beginning of the `with` block on. None: this producer has not written yet.
+        It is known once the `with` block is entered. None means that this producer has not written yet.
         """
         return self._delivery.position
 
@@ -121,13 +121,13 @@ class Producer(Generic[T]):
         if error is None or isinstance(error, Exception | GeneratorExit):
             self.detach()
         else:
-            self._ended = True  # an interrupt does not wait; messages taken so far are still sent in the background
+            self._ended = True  # an interrupt must not wait for the server: queued messages are sent in the background
 
     def append(self, value: Any, *, position: str | None = None) -> None:
         """Take a message to be sent. Waits only while the buffer is full.
 
-        `position` says where the message is in its source. It is stored with the message, so that the next run can
-        continue behind it.
+        `position` is the place of the message in its source. It is stored with the message, so that the next run can
+        continue after it.
         """
         self._require_process()
         message = self._codec.encode(kind_of(self._type()), value)
@@ -141,7 +141,7 @@ class Producer(Generic[T]):
                 self._wake_workers()
 
     def flush(self) -> str | None:
-        """Wait until all messages so far are in the stream, and give the offset after them."""
+        """Wait until all messages so far are in the stream, and return the offset after them."""
         self._require_process()
         with self._changed:
             self._finish()
@@ -193,23 +193,23 @@ class Producer(Generic[T]):
         found = look_up(production.producer_id)
         known = found.known
         if self._resumes:
-            if not found.tells:
+            if not found.has_positions:
                 raise Unsupported(
                     "this server does not store positions of producers (the extension producer-position), which "
                     "resume=True needs"
                 )
             if known and known.position is None:
                 raise ProducerReused(
-                    f"the producer {production.producer_id!r} has written without positions before: give another id"
+                    f"the producer {production.producer_id!r} has written without positions before: pass another id"
                 )
             self._delivery.position = known.position if known else None
             production.resume(known.epoch + 1 if known else 0, self._delivery.position or "")
         elif known and known.epoch == production.epoch and known.seq >= production.next_seq:
             raise ProducerReused(
-                f"the producer {production.producer_id!r} has written in epoch {known.epoch} before: give a higher "
-                "epoch, resume=True to go on where it was, or auto_claim=True to take over"
+                f"the producer {production.producer_id!r} has written in epoch {known.epoch} before: pass a higher "
+                "epoch, resume=True to continue, or auto_claim=True to take over"
             )
-        elif found.tells:
+        elif found.has_positions:
             self._delivery.known_new = True
         return found.content_type
 
@@ -217,17 +217,15 @@ class Producer(Generic[T]):
         return self._error is not None
 
     def _require_process(self) -> None:
-        """Refuse to work in a forked process, which has no workers. It must not take the lock, which a worker may have
-        held at the fork.
-        """
+        """Refuse to work in a forked process: it has no workers, and a worker of the parent may have held the lock."""
         if self._process != os.getpid():
-            raise ClientError("this producer belongs to the process that this one was forked from: make another here")
+            raise ClientError("this producer belongs to the parent process: make another one in this process")
 
     def _require_open(self) -> None:
         if self._error is not None:
             raise self._error
         if self._ended:
-            raise ValueError("this producer was closed or detached: nothing can be appended through it")
+            raise ValueError("this producer is closed or detached, and takes no more messages")
 
     def _finish(self) -> None:
         production = self._production
@@ -257,7 +255,7 @@ class Producer(Generic[T]):
                 self._fail(error)
 
     def _next(self) -> ProducerBatch | None:
-        """Wait for a batch. Gives None, after which the worker ends, if there is none for a while or all are sent."""
+        """Wait for a batch. Returns None, which ends the worker, after an idle second or when all batches are sent."""
         production = self._production
         with self._changed:
             while self._error is None:
@@ -283,7 +281,7 @@ class Producer(Generic[T]):
             self._idle_count -= 1
 
     def _begun(self) -> bool:
-        """Tell whether a batch is ready, or has begun and will be ready in a known time."""
+        """Return whether a batch is ready, or is lingering and will be ready at a known time."""
         return self._has_work() or self._production.wait_secs(monotonic()) is not None
 
     def _has_work(self) -> bool:

@@ -43,7 +43,7 @@ class Reader(Generic[T]):
 
     def close(self) -> None:
         """End the loop over this reader, from any task: at once if it waits for events or the next attempt, and
-        with the answer if a long-poll is under way.
+        with the response if a long-poll is under way.
         """
         self._pages.close()
 
@@ -160,7 +160,7 @@ class Reader(Generic[T]):
                 self._save(offset)
 
     def _kept(self) -> Generator[Page]:
-        """Give the pages with news, from the position that the last run of the program saved."""
+        """Yield the pages with news, from the position that the last run saved, if there is one."""
         if self._offsets is not None and (kept := resolve(self._offsets.load)):
             self._reading.resume(kept)
         with closing(self._pages.each()) as pages:
@@ -178,7 +178,7 @@ def _text_decoder() -> codecs.IncrementalDecoder:
 
 
 def _values_before_misfit(page: Page, decoder: codecs.IncrementalDecoder) -> tuple[list[Any], InvalidMessage | None]:
-    """Give the values of a page before the first misfit, and its error if there is one."""
+    """Return the values of a page before the first misfit, and its error if there is one."""
     try:
         return _values_of(page, decoder), None
     except InvalidMessage as misfit:
@@ -186,7 +186,7 @@ def _values_before_misfit(page: Page, decoder: codecs.IncrementalDecoder) -> tup
 
 
 def _values_of(page: Page, decoder: codecs.IncrementalDecoder) -> list[Any]:
-    """Give the values of a page. Characters of a text may be cut by its end."""
+    """Return the values of a page. If the end of a page cuts a character, the decoder keeps its first bytes."""
     if page.kind is not Kind.TEXT:
         return page.values
     text = decoder.decode(page.data)

@@ -22,7 +22,7 @@ class Jwks:
         self._lock = Lock()
 
     def knowing(self, kid: str, now: float) -> KeySet:
-        """Give the key set, after asking the server again where that may help."""
+        """Return the key set. It is fetched again first if it is too old or lacks the key."""
         with self._lock:
             if self._known.due(kid, now):
                 self._refresh(now)
@@ -50,7 +50,7 @@ class Jwks:
 
 
 class Receiver:
-    """Checks the requests of one server: time, key, signature, and that none comes twice."""
+    """Checks the requests of one server: time, key, signature, and that no request is a replay."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Receiver:
         self._clock = clock
 
     def check(self, body: bytes, signature_header: str) -> None:
-        """Return if the server signed the request; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
+        """Check a request: raise SignatureInvalid (respond with 401) or KeysUnavailable (respond with 503)."""
         now = self._clock()
         signed = parse_header(signature_header)
         check_time(signed.timestamp, now, self._tolerance_secs)

@@ -1,11 +1,11 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/recorder.py: change that file, not this one.
-"""Recording: the events of a model or an agent go into a stream while they are passed on.
+"""Recording: the events of a model or an agent are appended to a stream and passed on to the caller.
 
-The rule: the stream is closed at the end, whichever it is. If that is not the proper end, the last message says why
-(`{"type": "error", "error": {"type": …, "message": …}}`), and the error goes on to the caller.
+The rule: the stream is closed at the end, also after an error. Then the last message describes the error
+(`{"type": "error", "error": {"type": …, "message": …}}`), which is raised to the caller.
 
-Each event is appended once, by a producer. What comes within `linger_secs` shares a request: a reader sees a token some
-milliseconds after the caller, and a fast model does not make a request for each.
+A producer appends each event once. Events within `linger_secs` share a request: a reader sees a token some milliseconds
+after the caller, and a fast model does not cause a request for each token.
 """
 
 from collections import deque
@@ -34,21 +34,21 @@ _LAST_EPOCH = 2**53 - 1
 _UNFIT = {400, 413}
 
 LAST_WORDS_SECS = 3.0
-"""How long an error waits to be recorded while the server is away: a cancelled task must end."""
+"""How long the caller waits until its error is recorded. A cancelled task must end, also if the server is down."""
 
 
 class Recording(Struct, frozen=True):
-    """How events are recorded."""
+    """The options of a recording."""
 
     encode: Callable[[Any], object] = encode_event
     """Makes the message of an event, as bytes of JSON or a value; None leaves the event out of the stream."""
     encode_error: Callable[[BaseException], object] = encode_failure
     """Makes the last message of a generation that failed or was stopped; None records nothing."""
     create: bool = True
-    """Whether to create the stream, unless it is there."""
+    """Whether to create the stream if it does not exist."""
     linger_secs: float = 0.005
     claim: bool = False
-    """Whether others might record into this stream too: of all who claim it, only the one who began first does."""
+    """Whether other recordings may compete for the stream: of those that claim it, only the first one records."""
 
 
 def tee(events: Source[T], stream: Stream[Any], recording: Recording, *, detach: bool) -> Generator[T, None]:
@@ -87,8 +87,8 @@ def _producer(stream: Stream[Any], recording: Recording) -> Producer[Any]:
     batching = Batching(linger_secs=recording.linger_secs)
     if not recording.claim:
         return stream._producer(batching)  # noqa: SLF001 - of our own
-    # A higher epoch fences lower ones, so a later recording takes a lower one and is refused. No other writer uses this
-    # epoch, so a duplicate is this writer's own.
+    # The first recording must win, but a higher epoch fences lower ones. So epochs count down with time: a later
+    # recording takes a lower epoch and is refused. No other writer uses this epoch, so a duplicate is its own.
     epoch = _LAST_EPOCH - time_ns() // 1000
     return stream._producer(batching, id=CLAIMED, epoch=epoch, known_new=True)  # noqa: SLF001 - of our own
 
@@ -97,12 +97,12 @@ def _create(stream: Stream[Any], recording: Recording) -> None:
     try:
         head = stream.create()
     except Conflict:
-        # A stream that exists with other settings, such as a lifetime, will do.
+        # The stream exists with other settings, such as a lifetime, which do no harm.
         head = stream.head()
     if kind_of(head.content_type) is not Kind.JSON and recording.encode is encode_event:
         raise ValueError(
-            f"events are recorded as JSON, and the stream {stream.name!r} is {head.content_type}: give `encode` and "
-            "`encode_error`, functions that make what such a stream takes"
+            f"events are recorded as JSON, and the stream {stream.name!r} is {head.content_type}: pass `encode` and "
+            "`encode_error`, functions that return messages of that type"
         )
 
 
@@ -129,14 +129,14 @@ class Recorder:
         self._attempt(self._producer.close)
 
     def fail(self, error: BaseException) -> None:
-        """Record what ended the events, unless the stream is what ended them."""
+        """Record the error that ended the events, unless the stream itself has refused them."""
         if self._refused:
             return
         with self._moved:
             if not self._ending:
                 self._ending = True
                 message = self._encoded(error)
-                # In a task of its own, because the caller may be cancelled again in the middle of this.
+                # The task is independent of the caller, which may be cancelled again meanwhile.
                 spawn(self._say, message, error, name="everbrook: last words of a generation")
             self._moved.wait_until(lambda: self._said, LAST_WORDS_SECS)
 
@@ -147,17 +147,17 @@ class Recorder:
     def _encoded(self, error: BaseException) -> object:
         try:
             return self._recording.encode_error(error)
-        except Exception as problem:  # noqa: BLE001 - it must not be raised in place of the one that is to be told
+        except Exception as problem:  # noqa: BLE001 - it must not replace the error of the generation
             return self._substitute(error, problem)
 
     def _substitute(self, error: BaseException, problem: Exception) -> bytes:
-        """Give a last message that can always be encoded."""
+        """Return a last message that can always be encoded."""
         error.add_note(f"the last message of {self._stream.name!r} is a substitute: {problem!r}")
         return encode_failure_discreetly(error)
 
     def _say(self, message: object, error: BaseException) -> None:
         try:
-            # The error of the generation is raised already, and says more than one of recording it.
+            # The caller gets the error of the generation, which says more than an error of recording it.
             with suppress(ProtocolError, ClientError):
                 self._end(message, error)
         finally:
@@ -168,7 +168,7 @@ class Recorder:
     def _end(self, message: object, error: BaseException) -> None:
         """Close the stream with the last message, or with a substitute if that one can't be appended."""
         try:
-            self._producer.flush()  # a refused last message must not be in one batch with events
+            self._producer.flush()  # if the last message is refused, no event may be in its batch
             (self._producer.close() if message is None else self._producer.close(message))
         except Exception as problem:
             if isinstance(problem, ProtocolError | ClientError) and not _of_the_message(problem):
@@ -184,12 +184,12 @@ class Recorder:
 
 
 def _of_the_message(error: Exception) -> bool:
-    """Tell whether the server refused this message, and would take others."""
+    """Return whether the server refused this message, and would take others."""
     return isinstance(error, ProtocolError) and error.status in _UNFIT
 
 
 class Relay(Generic[T]):
-    """Runs events in a background task, and queues them for a caller who may leave."""
+    """Runs a source in a background task, and queues its events for a caller that may leave."""
 
     def __init__(self, events: Generator[T, None], transport: Transport) -> None:
         self._events = events
@@ -201,7 +201,7 @@ class Relay(Generic[T]):
         self._left = False
 
     def taken(self) -> Generator[T, None]:
-        """Run the events in the background, and give each as it comes."""
+        """Run the source in the background, and yield each event."""
         self._running = running = spawn(self._run, name="everbrook: a generation")
         try:
             with closing(self._given()) as given:

@@ -42,7 +42,7 @@ class Bucket:
         return f"<{type(self).__name__} {self._root.url}>"
 
     def create(self, *, retention: str | None = None, exist_ok: bool = True) -> bool:
-        """Create the bucket, with a default retention for its streams. Tells whether it was created now."""
+        """Create the bucket, with a default retention for its streams. Returns whether it was created now."""
         headers = {"Stream-Retention": retention} if retention else {}
         attempts = self._transport.attempts(f"PUT {self._root.url}")
         try:
@@ -55,8 +55,8 @@ class Bucket:
 
     def head(self) -> BucketInfo:
         """Describe the bucket."""
-        answer = self._transport.request("GET", self._root.url)
-        return decode_document(answer.content, BucketInfo, self._root.url)
+        response = self._transport.request("GET", self._root.url)
+        return decode_document(response.content, BucketInfo, self._root.url)
 
     def delete(self) -> None:
         """Delete the bucket, which must be empty."""
@@ -72,7 +72,7 @@ class Bucket:
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> Stream[T]: ...
     def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> Stream[Any]:
-        """Give a handle of a stream in the bucket."""
+        """Return a handle of a stream in the bucket."""
         content_type = content_type or (JSON if type is not None else None)
         return Stream(self._transport, self._root, name, Codec(type), content_type)
 
@@ -85,7 +85,7 @@ class Bucket:
         return list_changes(self._transport, self._root, token, prefix)
 
     def subscription(self, id: str) -> "Subscription":
-        """Give a handle of a subscription to streams of the bucket."""
+        """Return a handle of a subscription to streams of the bucket."""
         return Subscription(self._transport, self._root, id)
 
 
@@ -116,16 +116,16 @@ class Subscription:
     ) -> SubscriptionInfo:
         """Subscribe to streams that match `pattern`, or are named.
 
-        News go to the URL `webhook`, or to workers that watch `wake_stream`, which has to be there.
+        Wakes are sent to the URL `webhook`, or to workers that watch `wake_stream`, which must exist.
         """
         body = subscription_body(pattern, streams, webhook, wake_stream, lease_ttl_ms, description)
-        answer = self._transport.request("PUT", self._url, headers=_JSON, content=body)
-        return decode_document(answer.content, SubscriptionInfo, self._url)
+        response = self._transport.request("PUT", self._url, headers=_JSON, content=body)
+        return decode_document(response.content, SubscriptionInfo, self._url)
 
     def read(self) -> SubscriptionInfo:
-        """Describe the subscription: its configuration, its streams, and how far each was acked."""
-        answer = self._transport.request("GET", self._url)
-        return decode_document(answer.content, SubscriptionInfo, self._url)
+        """Describe the subscription: its configuration, and its streams with their acked offsets."""
+        response = self._transport.request("GET", self._url)
+        return decode_document(response.content, SubscriptionInfo, self._url)
 
     def delete(self) -> None:
         """Delete the subscription. Later requests of its workers are refused."""
@@ -147,13 +147,13 @@ class Subscription:
             self._transport.request("DELETE", self._root.linked(self.id, stream))
 
     def worker(self, handler: "Handler", *, name: str | None = None) -> "Worker":
-        """Make a worker that hands new messages to a function. `run` it here, and any number of others elsewhere.
+        """Make a worker that passes new messages to a function. Any number of workers may `run` at a time.
 
         It sends the token, headers and parameters of this client.
         """
         wake_stream = self.read().wake_stream
         if wake_stream is None:
-            raise ValueError(f"the subscription {self.id!r} sends webhooks: only a pull-wake subscription has workers")
+            raise ValueError(f"only a pull-wake subscription has workers, and {self.id!r} sends webhooks")
         return parts.Worker(self._root.url, self.id, wake_stream, handler, name=name, transport=self._transport)
 
 
@@ -193,8 +193,8 @@ def list_buckets(transport: Transport, url: str, prefix: str) -> Iterator[Bucket
     """List buckets in the order of their names."""
     after = ""
     while True:
-        answer = transport.request("GET", url, query=_query(transport, {"prefix": prefix, "after": after}))
-        page = decode_document(answer.content, BucketPage, url)
+        response = transport.request("GET", url, query=_query(transport, {"prefix": prefix, "after": after}))
+        page = decode_document(response.content, BucketPage, url)
         yield from page.buckets
         if not page.has_more or page.next_cursor is None:
             return
@@ -204,12 +204,12 @@ def list_buckets(transport: Transport, url: str, prefix: str) -> Iterator[Bucket
 def _streams(transport: Transport, root: Root, query: dict[str, str]) -> StreamPage:
     url = root.control("streams")
     try:
-        answer = transport.request("GET", url, query=_query(transport, query))
+        response = transport.request("GET", url, query=_query(transport, query))
     except BucketNotFound:
         raise
     except NotFound as error:
         raise Unsupported(f"the server has no list of streams at {url}") from error
-    return decode_document(answer.content, StreamPage, url)
+    return decode_document(response.content, StreamPage, url)
 
 
 def _query(transport: Transport, given: dict[str, str]) -> dict[str, str]:

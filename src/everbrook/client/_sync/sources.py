@@ -1,7 +1,7 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/sources.py: change that file, not this one.
-"""Sources of events: iterators, contexts, awaitables and functions, as libraries give them.
+"""Sources of events: the iterators, contexts, awaitables and functions that libraries return.
 
-The rule: what is opened here is closed here, whether the source or its reader ends first.
+The rule: a source that is opened here is closed here, whether the source or its reader ends first.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 Events: TypeAlias = Iterable[T] | AbstractContextManager[Iterable[T]]
 Source: TypeAlias = Events[T] | Callable[[], Events[T]]
-"""Events, a context that gives them, or a function that is called when they are wanted."""
+"""Events, a context manager of events, or a function that returns one of them."""
 
 
 @contextmanager
 def opened(source: Source[T]) -> Iterator[Iterator[T]]:
-    """Give the events of a source, and close it behind them."""
-    # A context may be callable too, as those of contextlib are, so it is looked at first.
+    """Open a source, yield the iterator of its events, and close the source afterwards."""
+    # A context manager of contextlib is callable too, and must be entered, not called: so it is tested for first.
     given: Any = source if isinstance(source, AbstractContextManager) else resolve(source)
     if isinstance(given, Iterable):
         try:
@@ -38,7 +38,7 @@ def opened(source: Source[T]) -> Iterator[Iterator[T]]:
 
 
 def _close(given: object) -> None:
-    """Close a generator, or the connection behind an answer; a plain list needs nothing."""
+    """Close a generator, or the connection of a model's response. A plain list has no `close`."""
     close = getattr(given, "close", None)
     if close is not None:
         resolve(close)

@@ -1,5 +1,5 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/transport.py: change that file, not this one.
-"""Requests with the user's token, headers and parameters, repeated where that is safe."""
+"""Requests with the user's token, headers and parameters. They are retried where that is safe."""
 
 import logging
 import random
@@ -101,7 +101,7 @@ class Transport:
 
     @contextmanager
     def before_closing(self, end: Ending) -> Iterator[None]:
-        """Have `end` called if the connections are closed within the block: a recording then says that it stopped."""
+        """Call `end` if the connections are closed within the block, so that a recording ends its stream."""
         self._endings.add(end)
         try:
             yield
@@ -125,7 +125,7 @@ class Transport:
     def request(
         self, method: str, url: str, *, attempts: Attempts | None = None, **options: Unpack[RequestOptions]
     ) -> Response:
-        """Send a request until it is answered. A refusal is raised as an error of its own class."""
+        """Send a request, with retries, until a response arrives. A refusal is raised as an error of its own class."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
             try:
@@ -139,27 +139,27 @@ class Transport:
         sleep(delay_secs)
 
     def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Response:
-        """Send a request once, and read the answer."""
+        """Send a request once, and read the response."""
         with self.open(method, url, **options) as response:
             response.read()
             return response
 
     @contextmanager
     def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> Iterator[Response]:
-        """Send a request once, for an answer whose body is read as it arrives. A token that was refused is renewed."""
-        request, answer = self._send(method, url, options)
+        """Send a request once, for a response whose body is read as it arrives. A refused token is renewed once."""
+        request, response = self._send(method, url, options)
         own_token = "Authorization" not in (options.get("headers") or {})
-        if answer.status_code == _UNAUTHORIZED and callable(self._token) and own_token:
-            answer.close()
+        if response.status_code == _UNAUTHORIZED and callable(self._token) and own_token:
+            response.close()
             self._forget(request.headers.get("Authorization"))
-            request, answer = self._send(method, url, options)
+            request, response = self._send(method, url, options)
         try:
-            if answer.status_code >= _REFUSED:
-                raise refusal_of(answer.status_code, answer.headers, answer.read(), f"{method} {url}")
-            _require_server(method, answer, f"{method} {url}")
-            yield answer
+            if response.status_code >= _REFUSED:
+                raise refusal_of(response.status_code, response.headers, response.read(), f"{method} {url}")
+            _require_server(method, response, f"{method} {url}")
+            yield response
         finally:
-            answer.close()
+            response.close()
 
     def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, Response]:
         wire = self._wire
@@ -168,7 +168,7 @@ class Transport:
         given = {**(_resolved(self._params) if at_home else {}), **(options.get("query") or {})}
         request = Request(
             method,
-            # In a URL, a server need not read `+` as a space, as it does in a form.
+            # `quote` writes a space as %20: outside of forms, a server need not read `+` as a space.
             f"{url}?{urlencode(given, quote_via=quote)}" if given else url,
             {**credentials, **(options.get("headers") or {})},
             options.get("content"),
@@ -183,11 +183,11 @@ class Transport:
             ) from error
 
     def credentials(self) -> dict[str, str]:
-        """Give the token and the headers that are sent with every request."""
+        """Return the token and the headers that are sent with every request."""
         return {**self._authorization(), **_resolved(self._headers)}
 
     def _forget(self, refused: str | None) -> None:
-        """Renew the token, unless another request has done so since the refused one was sent."""
+        """Drop the token, unless another request has renewed it since the refused one was sent."""
         if refused == f"Bearer {self._token_text}":
             self._token_text = None
 
@@ -201,10 +201,10 @@ def _resolved(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: resolve(value) for name, value in values.items()} if values else {}
 
 
-def _require_server(method: str, answer: Response, asked: str) -> None:
-    """Refuse the answer of another kind of server: taken for a success, it would lose the message that was sent."""
-    if answer.status_code in _REDIRECTS and "Location" in answer.headers:
-        raise Redirected(asked, answer.headers["Location"])
-    is_page = answer.headers.get("Content-Type", "").startswith("text/html")
-    if is_page and method != "GET" and "Stream-Next-Offset" not in answer.headers:
+def _require_server(method: str, response: Response, asked: str) -> None:
+    """Refuse a response of another kind of server: taken for a success, it would hide that a message is lost."""
+    if response.status_code in _REDIRECTS and "Location" in response.headers:
+        raise Redirected(asked, response.headers["Location"])
+    is_page = response.headers.get("Content-Type", "").startswith("text/html")
+    if is_page and method != "GET" and "Stream-Next-Offset" not in response.headers:
         raise NotAStream(f"{asked} is answered with a web page: is this the URL of a Durable Streams server?")

@@ -1,5 +1,5 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/wire.py: change that file, not this one.
-"""The interface to an HTTP library: it sends requests and gives answers."""
+"""The interface to an HTTP library, which sends requests and returns responses."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from everbrook.client.wire.request import Request
 
 
 class Response(ABC):
-    """An answer whose body is not read yet. Reading it may raise `ConnectionBroken`."""
+    """A response whose body is not read yet. Reading it may raise `ConnectionBroken`."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -18,7 +18,7 @@ class Response(ABC):
 
     @abstractmethod
     def iter_bytes(self) -> Iterator[bytes]:
-        """Give the body as it arrives."""
+        """Return the body as it arrives."""
 
     @abstractmethod
     def close(self) -> None:
@@ -26,7 +26,7 @@ class Response(ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """End the answer for a reader that waits in another task, as if the connection broke."""
+        """End the response for a reader that waits in another task, as if the connection broke."""
 
     def read(self) -> bytes:
         """Read the body as a whole."""

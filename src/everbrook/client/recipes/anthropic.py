@@ -41,7 +41,7 @@ def decode(message: dict[str, Any]) -> RawMessageStreamEvent:
 
 
 def read(event: RawMessageStreamEvent, message: UIMessage) -> Iterator[Chunk]:
-    """Give the chunks of a chat message that an event makes."""
+    """Yield the chunks of a chat message that an event makes."""
     match event.type:
         case "content_block_start" if event.content_block.type == "tool_use":
             block = event.content_block

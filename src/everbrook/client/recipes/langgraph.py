@@ -42,7 +42,7 @@ def decode(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(part: Mapping[str, Any], message: UIMessage) -> Iterator[Chunk]:
-    """Give the chunks of a chat message that a part makes: text, reasoning, tool calls and their results."""
+    """Yield the chunks of a chat message that a part makes: text, reasoning, tool calls and their results."""
     if part.get("event") == "on_chat_model_stream":
         yield from _read_message(part["data"]["chunk"], message)
     elif part.get("event") == "on_tool_end":

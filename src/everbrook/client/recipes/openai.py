@@ -32,7 +32,7 @@ def decode(message: dict[str, Any]) -> ChatCompletionChunk | ResponseStreamEvent
 
 
 def read(event: ChatCompletionChunk | ResponseStreamEvent, message: UIMessage) -> Iterator[Chunk]:
-    """Give the chunks of a chat message that an event of either API makes."""
+    """Yield the chunks of a chat message that an event of either API makes."""
     if isinstance(event, ChatCompletionChunk):
         yield from _read_chat(event, message)
     else:

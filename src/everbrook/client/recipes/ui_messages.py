@@ -22,7 +22,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 async def chunks(events: AsyncSource[T], read: Read[T], *, message_id: str | None = None) -> AsyncIterator[Chunk]:
-    """Give an answer as the chunks of one chat message. `read` is the one of the recipe that the events belong to."""
+    """Yield an answer as the chunks of one chat message. `read` is the function of the recipe for these events."""
     message = UIMessage(message_id)
     for chunk in message.start():
         yield chunk
@@ -40,17 +40,17 @@ def read_text(event: str, message: "UIMessage") -> Iterator[Chunk]:
 
 
 def encode_failure(error: BaseException) -> bytes:
-    """Write what ended a generation as the error chunk that `useChat` knows."""
+    """Encode the error of a generation as the error chunk of `useChat`."""
     return msgspec.json.encode({"type": "error", "errorText": failure_text(error)})
 
 
 def encode_failure_discreetly(_error: BaseException) -> bytes:
-    """The same without the error's text, for readers who must not see it."""
+    """Encode an error chunk without the error's text, for readers that must not see it."""
     return msgspec.json.encode({"type": "error", "errorText": "An error occurred."})
 
 
 class UIMessage:
-    """One chat message in the making: each method gives the chunks that the news makes."""
+    """One chat message under construction. Each method yields the chunks for one change of the message."""
 
     def __init__(self, message_id: str | None = None) -> None:
         self.finish_reason: str | None = None
@@ -70,7 +70,7 @@ class UIMessage:
         return self._grow("reasoning", part, delta)
 
     def tool_input(self, key: object, delta: str, *, call_id: str = "", name: str = "") -> Iterator[Chunk]:
-        """Take a piece of the JSON that a tool is called with. The first one of a key says the call's id and name."""
+        """Add a part of the JSON input of a tool call. The first part of a key has the id and the name of the call."""
         if call_id and key not in self._tools:
             yield from self._end_open()
             self._tools[key] = ToolInput(call_id, name)
@@ -81,7 +81,7 @@ class UIMessage:
             yield {"type": "tool-input-delta", "toolCallId": tool.call_id, "inputTextDelta": delta}
 
     def tool_call(self, call_id: str, name: str, value: object) -> Iterator[Chunk]:
-        """Say what a tool is called with, as a whole."""
+        """Add a tool call with its complete input."""
         yield from self._end_open()
         yield {"type": "tool-input-available", "toolCallId": call_id, "toolName": name, "input": value}
 
@@ -97,12 +97,12 @@ class UIMessage:
         yield {"type": "error", "errorText": text}
 
     def next_step(self) -> Iterator[Chunk]:
-        """Begin another round of the model, behind the tools that it called."""
+        """Begin another round of the model, after the tools that it called."""
         yield from self.end_parts()
         yield from ({"type": "finish-step"}, {"type": "start-step"})
 
     def end_parts(self) -> Iterator[Chunk]:
-        """End what is open: a text, or tools whose input is now whole."""
+        """End the open part: a text, or tool calls whose input is now complete."""
         yield from self._end_open()
         tools, self._tools = self._tools, {}
         for tool in tools.values():
@@ -118,7 +118,7 @@ class UIMessage:
             return
         if self._open is None or self._open[0] != f"{kind}:{part}":
             yield from self._end_open()
-            # The same part of the library may come in two pieces, around another: each gets an id of its own.
+            # Another part may interrupt a part of the library: its continuation needs an id of its own.
             self._parts += 1
             self._open = f"{kind}:{part}", f"{part}-{self._parts}"
             yield {"type": f"{kind}-start", "id": self._open[1]}
@@ -131,7 +131,7 @@ class UIMessage:
 
 
 class ToolInput:
-    """What a tool is to be called with, as far as the model has said it."""
+    """The input of a tool call, as far as it has arrived."""
 
     def __init__(self, call_id: str, name: str) -> None:
         self.call_id = call_id
@@ -140,7 +140,7 @@ class ToolInput:
 
     @property
     def value(self) -> object:
-        """The parsed input. A model may write what is no JSON: then its text."""
+        """The parsed input, or its text if the model has written invalid JSON."""
         try:
             return msgspec.json.decode(self.text or "{}")
         except ValueError:

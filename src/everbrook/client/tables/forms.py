@@ -1,7 +1,7 @@
-"""Forms: the columns of a table, and how they are made of messages.
+"""Forms: the columns of a table, and their construction from messages.
 
-Raw:       offset, next_offset, time, value: each message as it is, of any stream
-Typed:     _offset, _time, and the fields that were asked for, in the types that were asked for
+Raw:       offset, next_offset, time, value: each message unchanged, of any stream
+Typed:     _offset, _time, and the requested fields in the requested types
 Inferred:  _offset, _time, and every field of the messages, in a type that holds each of its values
 """
 
@@ -17,7 +17,7 @@ from everbrook.client.tables.shapes import MAX_FIELDS, Shape, merge, shape_of
 from everbrook.client.tables.table_page import OFFSET, TIME, TablePage
 
 Columns = Sequence[str] | Mapping[str, Any]
-"""Names of columns, or their types too: a `pyarrow.Schema`, or names with types or with the names of types."""
+"""Names of columns, or names with types: a `pyarrow.Schema`, or a mapping to types or names of types."""
 
 _PLACE = [pa.field("_offset", OFFSET), pa.field("_time", TIME)]
 _TAKEN = {field.name for field in _PLACE}
@@ -26,11 +26,11 @@ VALUE = "value"
 
 
 class ColumnMismatch(ValueError):
-    """A message has a value that the type asked for can't hold."""
+    """A message has a value that the requested type can't hold."""
 
 
 class Form(Protocol):
-    """Makes record batches of pages. If it `surveys`, it must see all pages before it knows its columns."""
+    """Converts pages to record batches. If it `surveys`, it must see all pages before it knows its columns."""
 
     surveys: bool
 
@@ -39,14 +39,14 @@ class Form(Protocol):
     def survey(self, page: TablePage) -> pa.Array | None: ...
     def batch(self, page: TablePage, parsed: pa.Array | None = None) -> pa.RecordBatch: ...
     def alone(self) -> "Form":
-        """Give a form for a part of the messages, with the columns of that part."""
+        """Return a new form, for the columns of a part of the messages."""
 
 
 def form_of(kind: Kind, columns: Columns | None, *, raw: bool) -> Form:
     """Choose the form of a table of a stream."""
     if raw or kind is not Kind.JSON:
         if columns is not None:
-            raise ValueError("only messages of JSON have columns to choose: leave `columns` out, or `raw`")
+            raise ValueError("`columns` is for JSON streams without `raw`: leave out `columns`, or `raw`")
         return Raw(kind)
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, or names with types, got {columns!r}")
@@ -62,7 +62,7 @@ def form_of(kind: Kind, columns: Columns | None, *, raw: bool) -> Form:
 
 
 def _once(names: Sequence[str]) -> list[str]:
-    """Refuse a name that comes twice."""
+    """Refuse a name that occurs twice."""
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise ValueError(f"columns must name each column once, got {twice!r} twice")
@@ -77,7 +77,7 @@ def _field(name: str, type_: Any) -> pa.Field:
 
 
 class _Fixed:
-    """A form whose columns are known before any message is."""
+    """A form whose columns are known before the first message."""
 
     surveys = False
     schema: pa.Schema
@@ -97,7 +97,7 @@ class _Fixed:
 
 
 class Raw(_Fixed):
-    """Messages as they are: text, or bytes where they are no text."""
+    """Messages unchanged: text, or bytes if the stream is binary."""
 
     def __init__(self, kind: Kind) -> None:
         self._value = pa.binary() if kind is Kind.BINARY else pa.string()
@@ -130,9 +130,9 @@ def _column(values: list[Any], field: pa.Field, page: TablePage) -> pa.Array:
         return _cast(picked, field.type)
     except (pa.ArrowException, OverflowError):
         place = next(place for place, value in enumerate(picked) if not _fits(value, field.type))
-        told = f" at offset {page.offsets()[place]}" if page.exact else ""
+        where = f" at offset {page.offsets()[place]}" if page.exact else ""
         raise ColumnMismatch(
-            f"column {field.name!r} must be {field.type}, but the message{told} has {picked[place]!r:.80}"
+            f"column {field.name!r} must be {field.type}, but the message{where} has {picked[place]!r:.80}"
         ) from None
 
 
@@ -161,13 +161,13 @@ class Inferred:
         self._shape = Shape()
         self._seen = False
         self._picks = False
-        """Whether the fields asked for are to be picked value by value, as not all messages can be read as records."""
+        """Whether the requested fields are picked value by value, because not all messages can be read as records."""
 
     def alone(self) -> "Inferred":
         return Inferred(self._names)
 
     def survey(self, page: TablePage) -> pa.Array | None:
-        """Add the shape of a page. The array that this may give can be passed to `batch`, which is then faster."""
+        """Add the shape of a page. If this returns an array, passing it to `batch` saves parsing the page again."""
         self._seen = True
         array, shape = parse(page.messages, self._shape)
         if self._names is not None and not shape.record:
@@ -211,7 +211,7 @@ class Inferred:
 
 
 def _picked(page: TablePage, names: Sequence[str]) -> list[dict[str, Any] | None]:
-    """Decode messages, and pick the named fields of each; None where it has none of them."""
+    """Decode messages, and pick the named fields of each. The result is None for a message without any of them."""
     return [
         {name: value[name] for name in names if name in value} or None if isinstance(value, dict) else None
         for value in decode(page.messages)

@@ -28,7 +28,7 @@ Decode = Callable[[bytes], list[Any]]
 
 
 class _Inexact(Exception):
-    """The fast parser may have changed a value, or can't give the type that is needed."""
+    """The fast parser may have changed a value, or can't produce the needed type."""
 
 
 def decode(messages: bytes) -> list[Any]:
@@ -48,7 +48,7 @@ def decode(messages: bytes) -> list[Any]:
 def parse(messages: bytes, expected: Shape, decode: Decode = decode) -> tuple[pa.Array | None, Shape]:
     """Find the shape of messages that are joined by commas, and add it to that of those before them.
 
-    Gives them as an array too if the fast parser could read them; otherwise they were decoded by `decode`.
+    Returns them as an array too if the fast parser could read them; otherwise they were decoded by `decode`.
     """
     if not expected.mixed:
         try:
@@ -187,7 +187,7 @@ def text_of(value: Any) -> str | None:
 
 
 def read_columns(messages: bytes, schema: pa.Schema) -> pa.Array:
-    """Read some fields of messages that are objects, as given types. Raises ArrowInvalid where that does not work."""
+    """Read some fields of messages that are objects, in these types. Raises ArrowInvalid if a value does not fit."""
     return _read(messages, pa.struct(list(schema)), others="ignore")
 
 
@@ -227,12 +227,12 @@ def _kinds_of(array: pa.Array) -> ValueKind:
         if not pc.max(pc.abs(array)).as_py() < _LARGEST_EXACT:
             raise _Inexact
         return ValueKind.FLOAT
-    # What it reads as times are strings that look like times: they are read again, as strings.
+    # Columns of times are strings that look like times: they are read again, as strings.
     return ValueKind.BOOLEAN if pa.types.is_boolean(array.type) else ValueKind.STRING
 
 
 def _known(type_: pa.DataType) -> pa.DataType:
-    """What is known of a type so far: of a column that had no value yet, nothing is."""
+    """Return the type without the columns that had no value yet, so that the parser infers these."""
     if pa.types.is_struct(type_):
         return pa.struct([part.with_type(_known(part.type)) for part in type_ if not pa.types.is_null(part.type)])
     return type_

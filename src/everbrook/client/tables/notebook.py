@@ -1,4 +1,4 @@
-"""What notebooks show: HTML with everything escaped, and of bounded size. It needs no pyarrow."""
+"""HTML for notebooks: everything is escaped, and the size is bounded. It needs no pyarrow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -9,12 +9,12 @@ from msgspec.structs import asdict
 MAX_ROWS = 50
 MAX_COLUMNS = 30
 MAX_CELL_CHARACTERS = 120
-# As html.escape does, which takes longer to load than all of this, and few programs show anything.
+# As `html.escape` does; importing `html` takes longer than importing this module.
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 
 def format_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write rows below the names of their columns, as many as are worth looking at."""
+    """Write rows below the names of their columns, up to a bound of each."""
     taken = list(islice(rows, MAX_ROWS + 1))
     more = ", the first ones" if len(taken) > MAX_ROWS else ""
     shown = [*columns[:MAX_COLUMNS], *(["…"] if len(columns) > MAX_COLUMNS else [])]
@@ -24,18 +24,18 @@ def format_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[o
 
 
 def format_record(caption: str, fields: Mapping[str, object]) -> str:
-    """Write one thing with what is known of it, line by line."""
+    """Write the fields of one record, a line for each."""
     lines = "".join(f"<tr><th>{_cell(name)}</th><td>{_cell(value)}</td></tr>" for name, value in fields.items())
     return f"<table><caption>{_cell(caption)}</caption>{lines}</table>"
 
 
 def show_record(record: Struct) -> str:
-    """Show one thing."""
+    """Write a record with all its fields."""
     return format_record(type(record).__name__, asdict(record))
 
 
 def show_records(caption: str, records: Sequence[Struct]) -> str:
-    """Show things of one kind, each in a row."""
+    """Write records of one class, a row for each."""
     columns = list(asdict(records[0])) if records else []
     return format_table(caption, columns, ([*asdict(record).values()] for record in records))
 

@@ -1,7 +1,7 @@
-"""Shapes: what is known of the values of JSON messages, and the Arrow type that holds all of them as they are.
+"""Shapes: the kinds of values in JSON messages, and the Arrow type that holds all of them unchanged.
 
-A shape only grows: that of two pages is the sum of both, in whatever order they come. Values that no type holds
-without changing one of them are text: numbers beside strings, integers beyond 64 bits, large integers beside fractions.
+A shape only grows: the shape of two pages is the sum of both, in any order. Where no type holds all values unchanged,
+they become text: numbers beside strings, integers beyond 64 bits, large integers beside fractions.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 MAX_FIELDS = 1000
-"""An object with more keys than that is a map rather than a record."""
+"""An object with more keys counts as a map, not as a record."""
 MAX_DEPTH = 32
 
 _LARGEST_EXACT = 2**53
@@ -21,7 +21,7 @@ _LARGEST = 2**63 - 1
 
 
 class ValueKind(IntFlag):
-    """The kinds of values that were met. Of `null` nothing is kept: every column may have it."""
+    """The kinds of values of a shape. `null` is not among them: every column may have it."""
 
     BOOLEAN = 1
     INTEGER = 2
@@ -59,7 +59,7 @@ TEXT = pa.string()
 
 
 class Shape(Struct):
-    """Which kinds of values there are; the fields of those that are objects, and the items of those that are lists."""
+    """The kinds of values; the shapes of the fields of objects, and the shape of the items of lists."""
 
     kinds: ValueKind = ValueKind(0)
     fields: dict[str, "Shape"] = field(default_factory=dict)
@@ -67,25 +67,25 @@ class Shape(Struct):
 
     @property
     def record(self) -> bool:
-        """Whether all of them are objects whose fields can be columns."""
+        """Whether all values are objects whose fields can be columns."""
         return self.kinds == ValueKind.OBJECT and bool(self.fields)
 
     @property
     def text(self) -> bool:
-        """Whether they are written as text, though not all of them are strings."""
+        """Whether the values are written as text, although not all of them are strings."""
         plain = self.kinds in _TYPES or self.kinds == ValueKind.LIST or self.record
         return not plain
 
     @property
     def mixed(self) -> bool:
-        """Whether they, or anything within them, is written as text."""
+        """Whether the values, or values within them, are written as text."""
         if self.text:
             return True
         return any(child.mixed for child in self.fields.values()) or (self.items is not None and self.items.mixed)
 
     @property
     def type(self) -> pa.DataType:
-        """The type that holds all of them."""
+        """The Arrow type that holds all values."""
         if self.record:
             return pa.struct([(name, child.type) for name, child in self.fields.items()])
         if self.kinds == ValueKind.LIST:
@@ -94,7 +94,7 @@ class Shape(Struct):
 
 
 def merge(one: Shape, other: Shape) -> Shape:
-    """Give the shape of what two shapes are of."""
+    """Return the shape of the values of both shapes."""
     fields = dict(one.fields)
     for name, shape in other.fields.items():
         fields[name] = merge(fields[name], shape) if name in fields else shape
@@ -104,7 +104,7 @@ def merge(one: Shape, other: Shape) -> Shape:
 
 
 def shape_of(values: Sequence[Any], depth: int = 0) -> Shape:
-    """Find the shape of values as a JSON decoder gives them."""
+    """Find the shape of decoded JSON values."""
     kinds = ValueKind(0)
     for type_ in set(map(type, values)):
         kinds |= _KINDS[type_]
@@ -130,7 +130,7 @@ def _size_of(integers: list[int]) -> ValueKind:
 
 
 def size_between(lowest: int, highest: int) -> ValueKind:
-    """Tell what must be said of integers from their lowest and their highest."""
+    """Return the size flags of integers with these extremes."""
     magnitude = max(-lowest, highest)
     if lowest < -_LARGEST - 1 or highest > _LARGEST:
         return ValueKind.LARGE | ValueKind.HUGE

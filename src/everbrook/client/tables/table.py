@@ -32,17 +32,17 @@ TablePages = Callable[[str], Iterable[TablePage]]
 
 
 class Surveyed(Struct):
-    """What the first pass over a table kept, and the offset of the rest."""
+    """The pages that the first pass over a table kept, and the offset of the rest."""
 
     held: list[tuple[TablePage, pa.Array | None]]
     rest: str | None
 
 
 class Table:
-    """Rows of a stream, for everything that knows Arrow's C stream interface, any number of times."""
+    """Rows of a stream, for consumers of Arrow's C stream interface. It can be read any number of times."""
 
     def __init__(self, name: str, form: Form, pages: TablePages, offset: str, held_bytes: float = HELD_BYTES) -> None:
-        """Stand for the messages that `pages` gives from an offset."""
+        """Make a table of the messages that `pages` reads from an offset on."""
         self.name = name
         self._form = form
         self._pages = pages
@@ -69,7 +69,7 @@ class Table:
                 yield self._form.batch(page)
 
     def _survey(self) -> Surveyed:
-        """Make the first pass if the form needs one, and keep what there is room for."""
+        """Make the first pass if the form needs one, and keep as many pages as fit into `held_bytes`."""
         if self._surveyed is None:
             self._surveyed = self._see_all() if self._form.surveys else Surveyed([], self._offset)
         return self._surveyed
@@ -89,7 +89,7 @@ class Table:
     # Consumers
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand it over as an Arrow stream, which is read batch by batch."""
+        """Export the table as an Arrow stream, which is read batch by batch."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def reader(self) -> pa.RecordBatchReader:
@@ -97,7 +97,7 @@ class Table:
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def arrow(self) -> pa.Table:
-        """Read all of it into a table of pyarrow."""
+        """Read the whole table into a table of pyarrow."""
         return self.reader().read_all()
 
     def pandas(self, **options: Any) -> "pd.DataFrame":
@@ -111,7 +111,7 @@ class Table:
         return pl.DataFrame(self)
 
     def duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
-        """Read all of it into a relation of DuckDB. To query it without that, name it in the query."""
+        """Read all of it into a relation of DuckDB. A query that names the table reads it without that."""
         import duckdb
 
         return (connection or duckdb).from_arrow(self.arrow())

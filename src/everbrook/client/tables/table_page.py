@@ -1,7 +1,7 @@
-"""TablePages: the messages of one answer as columns, with their offsets and times.
+"""Pages of a table: the messages of one response as columns, with their offsets and times.
 
-A server with the extension frames gives the offsets and time of each message, and the bytes are used without a copy.
-The pages of other servers give only the messages of JSON, and the offsets of whole pages.
+A server with the extension frames returns the offset and time of each message, and its bytes are used without a copy.
+The pages of other servers have only the offsets of whole pages, and no times.
 """
 
 from array import array
@@ -32,14 +32,14 @@ class TablePage(Struct, frozen=True, kw_only=True):
     """Whether the frames' offsets are those of the stream."""
     begins: str = ""
     ends: str = ""
-    """Where another server's page begins, and the next one."""
+    """The offsets before and after the page, of a server without frames."""
 
     def __len__(self) -> int:
         return len(self.frames)
 
     @property
     def next_offset(self) -> str:
-        """Where the next page begins."""
+        """The offset at which the next page begins."""
         return f"{self.frames.ends[-1]:0{OFFSET_DIGITS}d}" if self.exact else self.ends
 
     @property
@@ -50,20 +50,20 @@ class TablePage(Struct, frozen=True, kw_only=True):
     # Columns
 
     def offsets(self) -> pa.Array:
-        """Where each message begins."""
+        """The offset of each message."""
         if self.exact:
             first = pa.array([f"{self.frames.first:0{OFFSET_DIGITS}d}"], OFFSET)
             return pa.concat_arrays([first, self.next_offsets()[:-1]])
         return _padded([self.begins], len(self))
 
     def next_offsets(self) -> pa.Array:
-        """Where each message ends, and the next one begins."""
+        """The offset after each message."""
         if self.exact:
             return pc.utf8_lpad(_numbers(self.frames.ends, pa.int64()).cast(OFFSET), OFFSET_DIGITS, "0")
         return _padded([self.ends], len(self), behind=False)
 
     def times(self) -> pa.Array:
-        """When each message was appended."""
+        """The time at which each message was appended, or null."""
         return _numbers(self.frames.times, TIME) if len(self.frames.times) else pa.nulls(len(self), TIME)
 
     def values(self, type_: pa.DataType) -> pa.Array:
@@ -82,10 +82,10 @@ def _numbers(values: "array[int]", type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
-def _padded(told: list[str], count: int, *, behind: bool = True) -> pa.Array:
+def _padded(known: list[str], count: int, *, behind: bool = True) -> pa.Array:
     """Make a column with one value for the first or last message of a page, and nulls for the others."""
     unknown: list[str | None] = [None] * (count - 1)
-    return pa.array([*told, *unknown] if behind else [*unknown, *told], OFFSET)
+    return pa.array([*known, *unknown] if behind else [*unknown, *known], OFFSET)
 
 
 def _text(column: pa.Array) -> pa.Array:
@@ -96,7 +96,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def table_pages_of(page: Page) -> Iterator[TablePage]:
-    """Give the messages of a page of a server that does not know frames."""
+    """Yield the messages of a page of a server that does not know frames."""
     messages = _split(page)
     if not messages:
         return

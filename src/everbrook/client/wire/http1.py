@@ -1,9 +1,9 @@
 """A small HTTP/1.1 client over the standard library, which loads in a fraction of the time that httpx2 takes.
 
-It is the wire of programs that end soon: for most commands, loading httpx2 would take longer than the requests. Give
-it to a `Client` as `http`. For many requests at a time over one connection, see `spark`, which pipelines them.
+It is the wire of short programs: for most commands, loading httpx2 would take longer than the requests. Pass it to a
+`Client` as `http`. `spark/http_pipeline.py` is for many requests in flight on one connection.
 
-The rule: a connection has one request at a time, and is used again only if the server has not closed it meanwhile.
+The rule: a connection has one request at a time, and is reused only if the server has not closed it meanwhile.
 """
 
 import http.client
@@ -21,7 +21,7 @@ from everbrook.client.wire.request import ConnectionBroken, NotConnected, Reques
 CHUNK_BYTES = 64 * 1024
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _ALWAYS = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "everbrook"}
-# What needs no encryption, no password and no quoting.
+# URLs that need no encryption, no password and no quoting.
 _PLAIN = re.compile(
     r"http://([\w.-]+(?::\d{1,5})?|\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)((?:[/?][\w.~:/?@!$&'()*+,;=%-]*)?)", re.ASCII
 )
@@ -35,7 +35,7 @@ class PlainWire(Wire):
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
 
     def send(self, request: Request) -> Response:
-        """Send a request, and give the answer with its body still to be read."""
+        """Send a request, and return the response with its body still to be read."""
         plain = _PLAIN.fullmatch(request.url)
         if plain is None:
             self._other = self._other or parts.HttpxWire()
@@ -43,11 +43,11 @@ class PlainWire(Wire):
         place, target = plain.groups()
         connection = self._connected(place, request.timeout_secs)
         try:
-            answer = _exchange(connection, request, target if target.startswith("/") else f"/{target}")
+            response = _exchange(connection, request, target if target.startswith("/") else f"/{target}")
         except BaseException:
             connection.close()
             raise
-        return _PlainResponse(self, place, connection, answer)
+        return _PlainResponse(self, place, connection, response)
 
     def _connected(self, place: str, timeout_secs: float) -> http.client.HTTPConnection:
         while (kept := self._kept(place)) is not None:
@@ -65,10 +65,10 @@ class PlainWire(Wire):
         try:
             return self._idle[place].pop()
         except LookupError:
-            return None  # or another thread was faster
+            return None  # none is idle, or another thread was faster
 
     def keep(self, place: str, connection: http.client.HTTPConnection) -> None:
-        """Take a connection back whose answer was read to its end."""
+        """Keep a connection, whose response was read to its end, for the next request."""
         self._idle.setdefault(place, []).append(connection)
 
     def close(self) -> None:
@@ -81,47 +81,47 @@ class PlainWire(Wire):
 
 
 class _PlainResponse(Response):
-    """An answer whose body is read from its connection."""
+    """A response whose body is read from its connection."""
 
     def __init__(
-        self, wire: PlainWire, place: str, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse
+        self, wire: PlainWire, place: str, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
     ) -> None:
-        self.status_code = answer.status
-        self.headers = Headers(answer.getheaders())
+        self.status_code = response.status
+        self.headers = Headers(response.getheaders())
         self._wire = wire
         self._place = place
         self._connection = connection
-        self._answer = answer
+        self._response = response
         self._whole = False
 
     def iter_bytes(self) -> Iterator[bytes]:
-        """Give the body as it arrives, unpacked."""
+        """Return the body as it arrives, decompressed."""
         coding = self.headers.get("Content-Encoding", "identity")
         if coding == "identity":
             return self._pieces()
         if coding != "gzip":
-            raise InvalidAnswer(f"the Content-Encoding of an answer must be gzip or identity, got {coding!r}")
+            raise InvalidAnswer(f"the Content-Encoding of a response must be gzip or identity, got {coding!r}")
         return _unpacked(self._pieces())
 
     def _pieces(self) -> Iterator[bytes]:
         with _reading():
-            while piece := self._answer.read1(CHUNK_BYTES):
+            while piece := self._response.read1(CHUNK_BYTES):
                 yield piece
-        if self._answer.length:
-            raise ConnectionBroken(f"the connection ended {self._answer.length} bytes before the end of the answer")
+        if self._response.length:
+            raise ConnectionBroken(f"the connection ended {self._response.length} bytes before the end of the response")
         self._whole = True
 
     def close(self) -> None:
-        """Keep the connection for the next request, if nothing of this answer is left on it."""
-        will_close = self._answer.will_close
-        self._answer.close()
+        """Release the connection. It is kept for the next request only if the whole response was read from it."""
+        will_close = self._response.will_close
+        self._response.close()
         if self._whole and not will_close:
             self._wire.keep(self._place, self._connection)
         else:
             self._connection.close()
 
     def interrupt(self) -> None:
-        """End the answer, unless the server closes behind it: `http.client` has then let go of the socket."""
+        """End the response, unless the server closes the connection after it: then `http.client` has no socket left."""
         if self._connection.sock is not None:
             shut(self._connection.sock)
 
@@ -156,7 +156,7 @@ def _exchange(connection: http.client.HTTPConnection, request: Request, target: 
     try:
         connection.endheaders(request.content or None)
     except OSError as error:
-        unsent = error  # a server may refuse a request before it has read all of it: then the answer is there
+        unsent = error  # a server may refuse a request before it has read all of it: its response is read below
     try:
         with _reading():
             return connection.getresponse()
@@ -166,7 +166,7 @@ def _exchange(connection: http.client.HTTPConnection, request: Request, target: 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Translate the errors of reading an answer into those of the client."""
+    """Translate the errors of reading a response into those of the client."""
     try:
         yield
     except TimeoutError as error:
@@ -187,7 +187,7 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _readable(connection: http.client.HTTPConnection) -> bool:
-    """Tell whether there is something to read on an idle connection, which means that the server has closed it."""
+    """Return whether an idle connection is readable, which means that the server has closed it."""
     # `select.select` takes no descriptor above 1023.
     with selectors.DefaultSelector() as selector:
         selector.register(connection.sock, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""What both sides of the client share for httpx2: errors, timeouts and the TLS context."""
+"""The parts of the httpx2 wire that both sides of the client share: errors, timeouts and the TLS context."""
 
 import os
 import ssl
@@ -19,7 +19,7 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 def tls_context() -> ssl.SSLContext:
-    """Give the TLS context that trusts the usual certificate authorities.
+    """Return the TLS context that trusts the usual certificate authorities.
 
     All clients share it, because loading the authorities takes longer than everything else that a client needs. When
     their file changes, it is loaded again.
@@ -65,5 +65,5 @@ def _kind_of(error: httpx2.TransportError) -> type[ConnectionBroken]:
 
 
 def timeouts_of(request: Request) -> httpx2.Timeout:
-    """Give the timeouts of a request as httpx2 takes them."""
+    """Convert the timeouts of a request."""
     return httpx2.Timeout(request.timeout_secs, read=request.read_timeout_secs)

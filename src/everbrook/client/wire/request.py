@@ -1,11 +1,11 @@
-"""A request, and the errors between it and its answer.
+"""A request, and the errors of its connection.
 
-The rule: `httpx` and what imports it are the only modules that know httpx2. They are loaded when a client is made
-without a wire of its own, so that the command line, which has one, never waits for them.
+The rule: `httpx` and the modules that import it are the only ones that know httpx2. They are loaded when a client is
+made without a wire of its own; the command line has one, and does not wait for httpx2 to load.
 
-ConnectionBroken    the request may have been done or not
-├── NotConnected    it was never sent
-└── ResponseLate      no answer, or no more of it, came in time
+ConnectionBroken    the server may have processed the request or not
+├── NotConnected    the request was not sent
+└── ResponseLate    the response, or the next part of it, did not arrive in time
 """
 
 import socket
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 
 class ConnectionBroken(Exception):
-    """The connection ended before the answer did, or did not carry HTTP."""
+    """The connection ended before the response did, or did not carry HTTP."""
 
 
 class NotConnected(ConnectionBroken):
@@ -35,11 +35,11 @@ class RequestOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     content: bytes | None
     timeout_secs: float | None
-    """The longest wait for a part of the answer."""
+    """The longest wait for a part of the response."""
 
 
 class Request(Struct, frozen=True):
-    """A request with its timeouts: to connect and send, and for each part of the answer."""
+    """A request with its timeouts: to connect and send, and for each part of the response."""
 
     method: str
     url: str
@@ -53,6 +53,6 @@ class Request(Struct, frozen=True):
 
 
 def shut(connection: socket.socket) -> None:
-    """End a connection that another thread reads from: closing it would not wake the reader, this does."""
+    """End a connection that another thread reads from. Closing it would not wake the reader; a shutdown does."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -136,5 +136,5 @@ def test_an_answer_of_which_nothing_comes_any_more_is_ended(chat: str, model: Mo
 
 
 def test_a_stream_of_the_sync_client_is_refused_at_once(server: str) -> None:
-    with Client(server) as client, pytest.raises(TypeError, match="needs a stream of an AsyncClient"):
+    with Client(server) as client, pytest.raises(TypeError, match="must be a stream of an AsyncClient"):
         DurableResponse([], client.stream("answers/1"))  # type: ignore[arg-type]

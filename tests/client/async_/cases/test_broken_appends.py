@@ -32,7 +32,7 @@ async def test_what_may_have_happened_is_not_repeated(
 ) -> None:
     writer.create()
     proxy.arm(fault, method="POST")
-    with pytest.raises(AppendUncertain, match=f"(?s){writer.name}.*may be done or not"):
+    with pytest.raises(AppendUncertain, match=f"(?s){writer.name}.*may have processed it or not"):
         await shaky.append("word")
     assert len(proxy.asked("POST")) == 1
     happened = isinstance(fault, AnswerLost) or (isinstance(fault, Stalled) and fault.asked)

@@ -129,7 +129,7 @@ async def test_the_stream_can_be_closed_before_anything_was_written(
 
 @pytest.mark.parametrize(
     "position, words",
-    [(None, "has a position"), ("", "1 to 1024"), ("é", "ASCII"), (" 1", "spaces around"), ("x" * 1025, "1024")],
+    [(None, "needs a position"), ("", "1 to 1024"), ("é", "ASCII"), (" 1", "outer spaces"), ("x" * 1025, "1024")],
 )
 async def test_a_position_that_cant_be_sent_is_refused(
     writer: Writer, stream: AsyncStream[object], position: str | None, words: str
