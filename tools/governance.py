@@ -1,6 +1,6 @@
-"""Checks what the project says of itself: documents exist, pins agree everywhere, the version is described.
+"""Checks the statements of the project about itself: documents exist, pins agree, the version is in the changelog.
 
-Each check yields the problems it found as sentences; none means that it holds.
+Each check yields its problems as sentences.
 """
 
 import json

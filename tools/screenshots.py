@@ -42,7 +42,7 @@ VIEWS = {
 
 
 def fill(client: Client) -> None:
-    """Make streams that are worth a look."""
+    """Create streams with content."""
     chat = client.stream("chats/42")
     chat.create()
     with chat.producer("assistant") as producer:
@@ -67,7 +67,7 @@ def fill(client: Client) -> None:
 
 
 def tell_of_jobs(client: Client, number: int) -> None:
-    """Say what a pipeline would."""
+    """Append the status messages of a pipeline."""
     progress = client.stream("pipeline-progress")
     progress.create(exist_ok=True)
     for name, what, rate in JOBS:

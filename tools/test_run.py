@@ -1,10 +1,10 @@
-"""`make test`: everything that a change must pass, in three runs beside each other.
+"""`make test`: the tests that a change must pass, in three runs at the same time.
 
-`protocol` holds the rules at every branch, under coverage, without generated cases: they are slow to trace and differ
-each time. `spark` begins with the archive of Java's classes and runs what needs Spark; `rest` runs all other tests,
-whose workers never load Spark. In a new checkout `rest` begins with one process that compiles all tests, or each worker
-would. `rest` speaks as it goes, the others when they have ended. The exit code is 1 if any of them failed; Ctrl-C
-reaches all, and each ends by itself.
+`protocol` tests the rules at every branch, under coverage, without generated cases: those are slow to trace and differ
+each time. `spark` archives Java's classes and runs the tests that need Spark. `rest` runs all other tests; its workers
+never load Spark. In a new checkout `rest` starts with one process that compiles all tests, because otherwise each worker
+would. `rest` prints its output at once, the others at their end. The exit code is 1 if one of them failed. Ctrl-C
+reaches all of them, and each ends by itself.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Count what happens in the streams `sessions/*`, and keep the stream `session-analytics` current.
 
-python -m examples.analytics          # until Ctrl-C; started again, it goes on where it was
-python -m examples.analytics --once   # what is there, and then the end
+python -m examples.analytics          # until Ctrl-C; started again, it continues
+python -m examples.analytics --once   # count the stored messages, then end
 """
 
 import argparse
@@ -23,7 +23,7 @@ LOOK_SECS = 1
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="examples.analytics", description=__doc__.partition("\n")[0])
-    parser.add_argument("--once", action="store_true", help="end when all that is there is counted")
+    parser.add_argument("--once", action="store_true", help="end when all stored messages are counted")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints/analytics"))
     parser.add_argument("--master", default="local[2]")
     chosen = parser.parse_args()
@@ -38,10 +38,12 @@ def main() -> None:
 
 
 def run(spark: SparkSession, analytics: Analytics) -> None:
-    """Count until told to stop, or until a query fails, which is then the error."""
+    """Count until a signal, or until a query fails, whose error is raised."""
     stopping = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())  # an exception in the midst of a call to Java would end Java
+        signal.signal(
+            number, lambda *_: stopping.set()
+        )  # an exception in the middle of a call to Java would end the JVM
     queries = analytics.start()
     while not (stopping.is_set() or spark.streams.awaitAnyTermination(LOOK_SECS)):
         pass

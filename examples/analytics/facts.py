@@ -1,8 +1,8 @@
 """From the events of all sessions to facts, in Spark: each session is followed by itself, in the order of its stream.
 
-What is known of a session between two batches is Spark's to keep, under the number of the batch, so that a batch that
-is run again begins with what it began with before. A session that is silent for longer than a visit lasts is forgotten,
-by the clock of the server: appends come in its order, so that no event is late here.
+Spark keeps the state of a session between batches, under the number of the batch, so that a batch that is run again
+starts from the same state. The state of a session is dropped when it is silent for longer than a visit lasts, by the
+clock of the server: appends arrive in the order of that clock, so that no event is late here.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ _FACT = (
 )
 _EVENT = [*Event.__struct_fields__]
 _TOGETHER = "10 minutes"
-"""By how much the appends of one batch may come before those of the batch before it. It is moments."""
+"""The time by which appends of a batch may precede those of the batch before it. In practice it is milliseconds."""
 
 
 def events_of(changes: DataFrame) -> DataFrame:
-    """Return the events that matter, of changes in either dialect.
+    """Return the relevant events, of changes in either dialect.
 
-    An event was when it says that it was (`at`), or else when it was appended; and never later than that: one clock
-    that is a year ahead would make everybody else late.
+    The time of an event is its `at`, or else the time of its append; it is never later than its append, because one
+    clock that is a year ahead would make all other events late.
     """
     return (
         changes.where(col("type").isin(*TYPES))

@@ -3,7 +3,7 @@
     sessions/*  →  session-facts  →  session-analytics (the minutes)
                                   →  session-analytics (the funnels)
 
-Facts are what costs: they are made once, in order, and whoever wants to count something else reads them.
+Facts are expensive: they are made once, in order, and other queries can read them too.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from examples.analytics.facts import SCHEMA, events_of, facts_of
 from examples.analytics.measures import funnel_of, minutes_of
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
-"""What the session of Spark needs."""
+"""The configuration of the Spark session."""
 
 # A year that is read at once is more than one append. Facts in the order of time do not seem late where it is parted.
 _BY_TIME = {"orderBy": "at,session,offset"}
@@ -27,11 +27,11 @@ _BY_KEY = {"orderBy": "value"}
 
 
 class CheckpointMissing(Exception):
-    """Facts were made by a query whose checkpoint is not here: all of them would be made again."""
+    """The facts come from a query whose checkpoint is missing: all of them would be made again."""
 
 
 class Places(Struct, frozen=True):
-    """Where everything is."""
+    """The streams and folders of the job."""
 
     checkpoints: Path
     url: str | None = None
@@ -41,7 +41,7 @@ class Places(Struct, frozen=True):
 
     @property
     def server(self) -> dict[str, str]:
-        """The server as an option of Spark: the one of the environment, unless given."""
+        """The server as an option of Spark, by default the one of the environment."""
         return {} if self.url is None else {"url": self.url}
 
 
@@ -54,19 +54,19 @@ class Analytics:
         self._prepare()
 
     def run_once(self) -> None:
-        """Count what is there, and end."""
+        """Count the stored messages, and end."""
         trigger = {"availableNow": True}
         self._facts(trigger).awaitTermination()
         for query in [self._minutes(trigger), self._funnels(trigger)]:
             query.awaitTermination()
 
     def start(self, every: str = "1 second") -> list[Any]:
-        """Begin to count what comes, and return the queries."""
+        """Start to count new messages, and return the queries."""
         trigger = {"processingTime": every}
         return [self._facts(trigger), self._minutes(trigger), self._funnels(trigger)]
 
     def _prepare(self) -> None:
-        """Create the streams. Facts without the checkpoint that they come from would all be there twice."""
+        """Create the streams. Facts without their checkpoint are refused, because they would all be made twice."""
         with Client(self._places.url) as client:
             facts = client.stream(self._places.facts)
             facts.create()
@@ -74,11 +74,11 @@ class Analytics:
             if facts.read(last=1).all() and not (self._places.checkpoints / "facts").is_dir():
                 raise CheckpointMissing(
                     f"{self._places.facts!r} has facts, and {self._places.checkpoints} has no checkpoint of the query "
-                    f"that made them: give its folder, or delete {self._places.facts!r} and {self._places.analytics!r}"
+                    f"that made them: pass its folder, or delete {self._places.facts!r} and {self._places.analytics!r}"
                 )
 
     def _facts(self, trigger: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a query of Spark, or one that closes streams
-        # Sessions expire. What is gone before it was read can't be counted, and must not keep the rest from it.
+        # Sessions expire. Messages that expired before they were read can't be counted, and must not stop the query.
         changes = self._read(streamPattern=self._places.sessions, envelope="change", failOnDataLoss="false").load()
         return self._write(facts_of(events_of(changes)), "facts", self._places.facts, trigger, _BY_TIME)
 

@@ -1,8 +1,8 @@
-"""From facts to what a page shows: a row for each minute, and a row for each day's funnel, as changes of the State
-protocol. A row is written again whenever it changes, under the same key.
+"""Measures from facts: a row for each minute, and a row for each day's funnel, as changes of the State protocol. A row
+is written again whenever it changes, under the same key.
 
-Spark keeps the rows that may still change: a minute until facts are `LATE` beyond it, a day until the next is over.
-What comes later than that is not counted.
+Spark keeps the rows that may still change: a minute until facts are `LATE` beyond it, a day until the next day is over.
+Later facts are not counted.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -27,7 +27,7 @@ _TOLD = {"ignoreNullFields": "false"}
 
 
 def minutes_of(facts: DataFrame) -> DataFrame:
-    """Count what was said in each minute, who was there, and how long answers took."""
+    """Count messages, users and response times of each minute."""
     waited = percentile_approx("response_ms", [0.5, 0.95])
     counted = (
         facts.where("kind != 'closed'")
@@ -46,7 +46,7 @@ def minutes_of(facts: DataFrame) -> DataFrame:
 
 
 def funnel_of(facts: DataFrame) -> DataFrame:
-    """Count how far the visits that began on a day have come."""
+    """Count the steps that the visits of a day have reached."""
     counted = (
         facts.select("began", explode("steps").alias("step"))
         .withWatermark("began", "1 day")
@@ -57,7 +57,7 @@ def funnel_of(facts: DataFrame) -> DataFrame:
 
 
 def _upserts(counted: DataFrame, type_: str, key: str) -> DataFrame:
-    """Make changes of rows. Times are written in the zone of the session, which has to be UTC."""
+    """Convert rows to changes. Times are written in the zone of the session, which must be UTC."""
     fields = [name for name in counted.columns if name != "window"]
     change: list[Column] = [
         lit(type_).alias("type"),

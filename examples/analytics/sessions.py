@@ -2,8 +2,8 @@
 
     python -m examples.analytics.sessions --sessions 40 --seed 4
 
-The same seed and beginning give the same events. Some of them are what analytics has to bear: messages that a phone
-sends minutes after they were written, edits, sessions that nobody answers, and events of types that nobody knows.
+The same seed and beginning make the same events. Some are difficult for analytics: messages that a phone sends minutes
+after they were written, edits, sessions without an answer, and events of unknown types.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _ANSWERED, _LEAVES, _LATE, _EDITED = 0.85, 0.7, 0.1, 0.1
 
 
 class Appended(Struct, frozen=True):
-    """An event of a session, and when it reaches the server."""
+    """An event of a session, and the time at which it reaches the server."""
 
     when: datetime
     session: str
@@ -34,7 +34,7 @@ class Appended(Struct, frozen=True):
 
 
 def generate(seed: int, sessions: int, begin: datetime) -> list[Appended]:
-    """Return the events of so many sessions, in the order in which they are appended."""
+    """Return the events of the sessions, in the order of their appends."""
     random = Random(seed)  # noqa: S311 - it has to be the same each time, not secret
     tales = [_Tale(random, f"sessions/{seed}-{number}", begin) for number in range(sessions)]
     told = [each for tale in tales for each in tale.tell()]
@@ -42,7 +42,7 @@ def generate(seed: int, sessions: int, begin: datetime) -> list[Appended]:
 
 
 class _Tale:
-    """One session, as it goes."""
+    """One session under construction."""
 
     def __init__(self, random: Random, session: str, begin: datetime) -> None:
         self._random = random
@@ -97,7 +97,7 @@ class _Tale:
 
 
 def play(client: Client, events: list[Appended]) -> Iterator[Appended]:
-    """Append events, none before its time. Those of the past are appended at once."""
+    """Append each event at its time. Events of the past are appended at once."""
     begun: set[str] = set()
     for each in events:
         time.sleep(max(0.0, (each.when - datetime.now(UTC)).total_seconds()))

@@ -1,7 +1,7 @@
-"""A visit: as much of what has happened in a session as is needed to tell what its next event means.
+"""A visit: the part of a session's history that is needed to interpret its next event.
 
-Pure: events go in, in the order of their stream, and facts come out, at most one for each. A visit is small whatever
-happens in it, so that millions can be held.
+The functions are pure: they take events in the order of their stream, and return at most one fact for each. The size of
+a visit is bounded, so that millions fit into memory.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from typing import Literal
 from msgspec import Struct
 
 TYPES = ("message", "presence", "typing", "reaction")
-"""Events of any other type say nothing about visits, and are passed over."""
+"""The types of events that concern visits. Others are ignored."""
 STEPS = ("joined", "asked", "answered", "continued", "closed")
-"""The funnel. A visit takes each of them once at most."""
+"""The steps of the funnel. A visit takes each step at most once."""
 SILENCE_MS = timedelta(days=1) // timedelta(milliseconds=1)
-"""A session in which nothing happened for so long begins a new visit with its next event."""
+"""The silence after which the next event of a session starts a new visit."""
 RECENT_MESSAGES = 100
-"""How many messages are remembered: one of them that is set again was edited, and is no new message."""
+"""The number of remembered messages. A remembered message that is set again counts as an edit."""
 
 
 class Event(Struct, frozen=True):
-    """What was appended to a session. `gone` is a value that was removed, or somebody who is offline."""
+    """An event of a session. `gone` means that a value was removed, or that a user is offline."""
 
     offset: str
     type: str
@@ -33,7 +33,7 @@ class Event(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """What an event means, with the event that it follows from."""
+    """A fact, with the event from which it follows."""
 
     offset: str
     kind: Literal["seen", "question", "answer", "closed"]
@@ -45,7 +45,7 @@ class Fact(Struct, frozen=True):
 
 
 class Visit(Struct):
-    """What has happened so far."""
+    """The state of a visit."""
 
     began_ms: int
     latest_ms: int
@@ -55,7 +55,7 @@ class Visit(Struct):
     messages: list[str] = []
 
     def observe(self, event: Event) -> Fact | None:
-        """Take the next event, and tell what it means, if anything."""
+        """Process the next event, and return its fact, if it has one."""
         self.latest_ms = max(self.latest_ms, event.at_ms)
         match event:
             case Event(type="message", gone=False, role="user"):
@@ -77,7 +77,7 @@ class Visit(Struct):
         return self._fact(event, "question", user=event.user, steps=self._take("joined", "asked", *again))
 
     def _answer(self, event: Event) -> Fact | None:
-        """Take an answer to all that was asked since the last one; the first of it is what has waited."""
+        """Process an answer to the questions since the last one. The response time is that of the first question."""
         if not self._is_new(event.key):
             return None
         if self.asked_ms is None:
@@ -121,7 +121,7 @@ class Visit(Struct):
 
 
 def follow(visit: Visit | None, events: Iterable[Event]) -> tuple[Visit | None, list[Fact]]:
-    """Go on with a visit, or begin one, and give what became of it with all facts."""
+    """Continue a visit, or start one, and return it with all its facts."""
     facts: list[Fact] = []
     for event in events:
         if visit is None or event.at_ms - visit.latest_ms > SILENCE_MS:

@@ -1,8 +1,8 @@
-"""A chat whose answers survive reloads, closed laptops and dropped connections.
+"""A chat whose answers survive reloads, sleeping laptops and broken connections.
 
-Each turn, a question and its answer, is a stream of its own: `chats/{chat}/{turn}`. A request only starts the answer,
-which goes into the stream in the background; every page that shows it reads the stream from wherever it was. The page
-names turns by their time, so that the order of their names is the order of the chat.
+Each turn, a question and its answer, is a stream: `chats/{chat}/{turn}`. A request only starts the answer, which is
+recorded in the stream in the background; every page reads the stream from its own position. The page names turns by
+their time, so that they are listed in the order of the chat.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ WORDS_PER_SEC = float(os.environ.get("CHAT_WORDS_PER_SEC", "12"))
 
 Name = Annotated[str, PathParameter(pattern=r"^[a-z0-9-]{1,40}$")]
 
-client: AsyncClient  # of the server at EVERBROOK_URL, or on this machine
+client: AsyncClient  # the server at EVERBROOK_URL, or on this machine
 
 
 class Question(BaseModel):
@@ -42,7 +42,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
     global client
     async with AsyncClient() as client:
         yield
-        await drain(timeout_secs=5)  # what is still being answered says that it was stopped
+        await drain(timeout_secs=5)  # answers that are not complete are recorded as stopped
 
 
 app = FastAPI(lifespan=lifespan)
@@ -58,13 +58,13 @@ async def turns_of(chat: str) -> list[str]:
 
 @app.get("/api/chats/{chat}")
 async def turns(chat: Name) -> list[dict[str, str]]:
-    """Say which turns there are, and where their streams are for pages that read them directly."""
+    """List the turns, with the URLs of their streams for pages that read them directly."""
     return [{"turn": turn, "stream": stream_of(chat, turn).url} for turn in await turns_of(chat)]
 
 
 @app.post("/api/chats/{chat}/{turn}")
 async def ask(chat: Name, turn: Name, question: Question) -> DurableResponse:
-    """Start an answer. Asked twice, by an impatient finger or a retry, it is still one answer."""
+    """Start an answer. A repeated request, from a double click or a retry, does not start another one."""
     return DurableResponse(
         lambda: converse(chat, turn, question.text),
         stream_of(chat, turn),
@@ -75,13 +75,13 @@ async def ask(chat: Name, turn: Name, question: Question) -> DurableResponse:
 
 @app.get("/api/chats/{chat}/{turn}")
 async def resume(chat: Name, turn: Name, request: Request) -> DurableResponse:
-    """Go on reading a turn, whether it is under way or done."""
+    """Continue to read a turn, whether it is complete or not."""
     return DurableResponse.resume(stream_of(chat, turn), request, abandoned_after_secs=LONGEST_THOUGHT_SECS)
 
 
 @app.post("/api/chats/{chat}/{turn}/stop", status_code=204)
 async def stop(chat: Name, turn: Name) -> None:
-    """End an answer: a stream that is closed takes no more, and what makes the answer notices, in whichever process."""
+    """Stop an answer by closing its stream: the next append of the generation fails, in whichever process it runs."""
     with suppress(StreamClosed, NotFound):
         await stream_of(chat, turn).close({"type": "stopped"})
 
@@ -96,7 +96,7 @@ async def converse(chat: str, turn: str, question: str) -> AsyncIterator[dict[st
 
 
 def answer(said: list[dict[str, Any]]) -> AsyncIterator[str]:
-    """Ask the model that there is a key for, or else the one that needs none."""
+    """Ask the model for which a key is set, or else the built-in one, which needs no key."""
     if "OPENAI_API_KEY" in os.environ:
         return ask_openai(said)
     return ask_nobody(said)
@@ -115,7 +115,7 @@ async def ask_openai(said: list[dict[str, Any]]) -> AsyncIterator[str]:
 
 
 async def ask_nobody(said: list[dict[str, Any]]) -> AsyncIterator[str]:
-    """A model that knows one thing, and takes its time to say it."""
+    """A built-in model that always tells the same, slowly."""
     for word in STORY.format(question=said[-1]["text"]).split(" "):
         yield f"{word} "
         await asyncio.sleep(1 / WORDS_PER_SEC)
@@ -132,7 +132,7 @@ STORY = (
 
 @app.get("/durable-streams.js")
 async def official_client() -> FileResponse:
-    """Serve the official TypeScript client, which is one ES module, from where `npm ci` put it."""
+    """Serve the official TypeScript client, one ES module, from the folder of `npm ci`."""
     if not OFFICIAL_CLIENT.is_file():
         raise HTTPException(404, "run `npm ci` in the folder of this example")
     return FileResponse(OFFICIAL_CLIENT, media_type="text/javascript")

@@ -1,6 +1,6 @@
 """Durable Streams for Python.
 
-Everything below is loaded when it is first used, so that `import everbrook` costs next to nothing.
+Each name is loaded when it is first used, so that `import everbrook` is fast.
 """
 
 from typing import TYPE_CHECKING

@@ -6,13 +6,14 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = False) -> None:
-    """Replace a file, or make it. With `durable`, the new content survives a crash of the machine from then on."""
+    """Replace a file, or create it. With `durable`, the new content survives a crash of the machine afterwards."""
     # Other processes and threads may replace the same file at the same time, so each has a draft of its own.
     draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
             file.write(content)
             if durable:
+                # Before the rename: otherwise a crash could leave the new name with content that is not on the disk.
                 file.flush()
                 os.fsync(file.fileno())
         draft.replace(path)
@@ -24,7 +25,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Windows opens no folders."""
+    """Make the names in a folder durable. Windows can't open folders."""
     if sys.platform == "win32":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,6 +1,6 @@
 """A lock on a file: one process has it at a time, and the system releases it when that process ends.
 
-The file stays, and holds the id of its last owner, for whoever is refused.
+The file stays, and holds the process id of its last owner, which `LockHeld` reports.
 """
 
 import fcntl
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 UNKNOWN = 0
-"""Stands for the id of an owner that has yet to write it."""
+"""The id of an owner that has not written its id yet."""
 _LONGEST_ID = 32
 
 
 class LockHeld(Exception):
-    """Another process has the lock. `owner` is its id, if it has written that."""
+    """Another process has the lock. `owner` is its id, or `UNKNOWN`."""
 
     def __init__(self, owner: int) -> None:
         super().__init__(f"process {owner or 'unknown'} has the lock")
@@ -23,7 +23,7 @@ class LockHeld(Exception):
 
 
 def take_lock(path: Path, *, wait: bool = False, mode: int = 0o644) -> int:
-    """Lock a file, which is made if it is missing, and return its descriptor: to close that releases the lock.
+    """Lock a file, which is created if it is missing, and return its descriptor. Closing it releases the lock.
 
     If another process has the lock, wait for it, or raise `LockHeld`.
     """
@@ -44,7 +44,7 @@ def take_lock(path: Path, *, wait: bool = False, mode: int = 0o644) -> int:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False, mode: int = 0o644) -> Iterator[None]:
-    """Have the lock of a file for a while, as `take_lock` does."""
+    """Hold the lock of a file within the block, as `take_lock` does."""
     descriptor = take_lock(path, wait=wait, mode=mode)
     try:
         yield
@@ -59,6 +59,7 @@ def find_owner(path: Path) -> int | None:
     except OSError:
         return None
     try:
+        # A shared lock, so that two processes that look at the same time do not take each other for the owner.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return _owner(descriptor)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is nearest, in any case, or None if none is near."""
+    """Return the known name that is most similar, ignoring case, or None if none is similar."""
     from difflib import get_close_matches
 
     by_lower = {each.lower(): each for each in known}

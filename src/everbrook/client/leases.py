@@ -178,6 +178,7 @@ async def keep_up(leases: Leases, lease: Lease) -> None:
         try:
             async with asyncio.timeout_at(good_until):
                 await leases.ack(lease, {})
+            # The server counts from when it handled the ack, which is not before it was sent.
             good_until = sent_at + lease_secs
         except (Unreachable, TimeoutError) as error:
             if loop.time() + pause_secs >= good_until:

@@ -227,6 +227,7 @@ class Production:
         self._claim()
 
     def _claim(self) -> None:
+        # A batch in flight may still be accepted under its old number. Under a new one it would be stored twice.
         if self._in_flight or not self._fenced:
             return
         again = sorted((*self._fenced, *self._numbered), key=lambda batch: batch.place)

@@ -22,6 +22,7 @@ Failure = ConnectionBroken | ProtocolError | NotAStream
 _NOT_NOW = {408, 425, 429, 500, 503}
 _SERVER_FAULT, _NEVER = 500, {501, 505}
 _LASTING = (StreamDamaged, TooManyProducers)
+# A wrong Retry-After, or a wrong clock behind its date, must not stop a client for hours.
 MAX_RETRY_AFTER_SECS = 120.0
 MAX_MULTIPLIER = 1000
 

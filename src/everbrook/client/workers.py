@@ -213,6 +213,7 @@ class AsyncWorker:
         finally:
             handling.cancel()
             keeping.cancel()
+            # Neither may outlive the batch: the next one would have two handlers, or an ack of the old lease.
             await asyncio.wait((handling, keeping))
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T | None:

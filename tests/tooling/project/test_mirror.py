@@ -71,7 +71,7 @@ def test_a_change_to_one_side_alone_is_named(write: Write, side: str, capsys: py
     mirror.main(root)
     write(f"{side}/values.py", (root / side / "values.py").read_text() + "\nMORE = 1\n")
     assert mirror.main(root, "--check") == 1
-    assert f"{SYNC}/values.py is not what its async side says" in capsys.readouterr().err
+    assert f"{SYNC}/values.py differs from its async side" in capsys.readouterr().err
 
 
 def test_checking_writes_nothing(write: Write) -> None:

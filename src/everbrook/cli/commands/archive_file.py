@@ -120,11 +120,11 @@ class ArchivePipe:
         self._file.write(lines)
 
     def position(self) -> int:
-        """Positions of a pipe are not known."""
+        """Return 0, because a pipe has no positions."""
         return 0
 
     def rewind(self, _at_byte: int) -> bool:
-        """Lines in a pipe can't be taken back."""
+        """Return False: lines in a pipe can't be removed."""
         return False
 
     def close(self) -> None:

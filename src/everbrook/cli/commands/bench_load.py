@@ -201,6 +201,7 @@ async def follow(
                 await place.connect(follower)
             await asyncio.gather(*(follower.ready.wait() for follower in followers))
         await ask_for(place, make, connections=1, seconds=seconds)
+        # The last deliveries are on their way when the last append is acknowledged.
         await asyncio.sleep(0.2)
     except TimeoutError as error:
         raise LoadFailed(f"the followers received nothing within {STALL_SECS:.0f} s") from error

@@ -123,6 +123,7 @@ class AsyncAppender:
             for waiting in batch:
                 waiting.settle(error=error)
         finally:
+            # Reached unsettled only if this was cancelled or interrupted: nobody may wait for ever.
             for waiting in batch:
                 waiting.settle(error=AppendUncertain(_INTERRUPTED))
 

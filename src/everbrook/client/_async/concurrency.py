@@ -45,6 +45,7 @@ class Condition:
             async with asyncio.timeout(timeout_secs):
                 return await self._condition.wait_for(predicate)
         except TimeoutError:
+            # It may hold by now: the lock had to be taken again first.
             return predicate()
 
     def notify_all(self) -> None:

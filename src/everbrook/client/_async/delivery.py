@@ -60,7 +60,7 @@ class AsyncDelivery:
             try:
                 response = await self._send(batch)
             except SequenceGap:
-                # The batch overtook earlier ones. Once those are accepted, another gap is an error.
+                # The batch overtook earlier ones, on another connection. After those, another gap is an error.
                 if early and not self._production.follows(batch):
                     raise
                 early = True

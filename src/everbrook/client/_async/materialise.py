@@ -104,6 +104,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         self._moved = Condition()
         # Held while a page is applied, so that no reader sees a part of it.
         self._applying = RLock()
+        # Weak, so that an iterator that was dropped before its end stops collecting changes.
         self._listeners: WeakSet[AsyncChanges] = WeakSet()
 
     async def __aenter__(self) -> Self:

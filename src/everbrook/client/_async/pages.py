@@ -54,6 +54,7 @@ class AsyncPages:
         async with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        # A thread that waits for an event is not woken by the flag, only by the end of its connection.
         with self._guard:
             if self._response is not None:
                 self._response.interrupt()
@@ -68,6 +69,7 @@ class AsyncPages:
                 async with aclosing(self._answers(ask)) as pages:
                     async for page in pages:
                         reading.took(page)
+                        # A follower that has been connected once outlives restarts of the server, and a laptop's sleep.
                         attempts.succeeded(patient=reading.live)
                         news |= not page.empty or page.closed
                         yield page

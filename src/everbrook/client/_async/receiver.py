@@ -30,6 +30,7 @@ class AsyncJwks:
             return self._known.known()
 
     async def _refresh(self, now: float) -> None:
+        # Counted before the fetch, so that the bound holds for fetches that fail too.
         self._known.asking(now)
         try:
             if self._client is not None:

@@ -19,6 +19,8 @@ from everbrook.protocol.errors import PreconditionFailed, ProtocolError, Snapsho
 T = TypeVar("T")
 
 _NO_SNAPSHOT = "-1"
+# Each replacement of a snapshot between the redirect and the fetch costs another round: a server that redirects to
+# missing snapshots for ever must not hold the caller.
 MAX_REPLACEMENTS = 10
 
 

@@ -163,6 +163,7 @@ class AsyncTransport:
 
     async def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, AsyncResponse]:
         wire = self._wire
+        # The name of a stream may be a URL from a user or an archive: another server must not see the token.
         at_home = origin_of(url) == origin_of(self._home)
         credentials = await self.credentials() if at_home else {}
         given = {**(await _resolved(self._params) if at_home else {}), **(options.get("query") or {})}

@@ -106,6 +106,7 @@ class Appender:
             for waiting in batch:
                 waiting.settle(error=error)
         finally:
+            # Reached unsettled only if this was cancelled or interrupted: nobody may wait for ever.
             for waiting in batch:
                 waiting.settle(error=AppendUncertain(_INTERRUPTED))
 

@@ -105,6 +105,7 @@ class Materialiser(Mapping[str, Entities]):
         self._moved = Condition()
         # Held while a page is applied, so that no reader sees a part of it.
         self._applying = RLock()
+        # Weak, so that an iterator that was dropped before its end stops collecting changes.
         self._listeners: WeakSet[Changes] = WeakSet()
 
     def __enter__(self) -> Self:

@@ -29,6 +29,7 @@ class Jwks:
             return self._known.known()
 
     def _refresh(self, now: float) -> None:
+        # Counted before the fetch, so that the bound holds for fetches that fail too.
         self._known.asking(now)
         try:
             if self._client is not None:

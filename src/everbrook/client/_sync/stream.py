@@ -113,6 +113,7 @@ class Stream(Generic[T]):
         attempts = self._transport.attempts(f"PUT {self.url}")
         response = self._transport.request("PUT", self.url, headers=headers, content=body, attempts=attempts)
         created = response.status_code == _CREATED
+        # After a lost response, the stream that exists may be the one that this request created.
         if not (created or exist_ok or attempts.uncertain):
             raise StreamExists(f"the stream {self.url} exists already: choose another name, or exist_ok=True")
         head = head_of(response.headers, created=created)
@@ -140,6 +141,7 @@ class Stream(Generic[T]):
         try:
             self._transport.request("DELETE", self.url, attempts=attempts)
         except StreamNotFound:
+            # After a lost response, this request may be the one that deleted the stream.
             if not (missing_ok or attempts.uncertain):
                 raise
         self._content_type = None
