@@ -2,9 +2,9 @@
 
 `protocol` tests the rules at every branch, under coverage, without generated cases: those are slow to trace and differ
 each time. `spark` archives Java's classes and runs the tests that need Spark. `rest` runs all other tests; its workers
-never load Spark. In a new checkout `rest` starts with one process that compiles all tests, because otherwise each worker
-would. `rest` prints its output at once, the others at their end. The exit code is 1 if one of them failed. Ctrl-C
-reaches all of them, and each ends by itself.
+never load Spark. In a new checkout `rest` starts with one process that compiles all tests; otherwise each worker would.
+`rest` prints its output at once, the others at their end. The exit code is 1 if one of them failed. Ctrl-C reaches all
+of them, and each ends by itself.
 """
 
 import argparse
