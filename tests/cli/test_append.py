@@ -193,7 +193,7 @@ def test_what_arrives_is_sent_at_once(run: Run, values: str) -> None:
         ("json", (), b'"\xff"\n', "is not JSON"),
         ("json", (), b"", "nothing to append"),
         ("json", ("--binary",), b"x", "--binary is not for JSON streams"),
-        ("text", ("--json",), b"1", "--json is for JSON streams, and this one is text/plain"),
+        ("text", ("--json",), b"1", "--json is for JSON streams, but this stream is text/plain"),
         ("text", ("--binary", "--lines"), b"x", "--binary can't be combined with --lines or --json"),
         ("text", ("--producer", "p", "--if-match", "0", "x"), b"", "can't be combined"),
         ("text", ("--anew", "x"), b"", "--anew needs --producer"),
@@ -216,7 +216,7 @@ def test_a_value_that_is_no_json_is_named_with_what_came_before_it(run: Run, fol
     ran = run("append", values, "--file", "good", "--file", "bad")
     assert ran.err == (
         "everbrook: bad, line 2: 'x' is not JSON (JSON is malformed: invalid character (byte 0)); "
-        "the messages before it, 2, are appended\n"
+        "the 2 messages before it are appended\n"
     )
     assert run("read", values).out == "1\n2\n"
 

@@ -80,7 +80,7 @@ def test_a_comma_is_stored_behind_each_value_of_a_json_stream() -> None:
         (b"{}", "this is not a line of an archive"),
         (b'{"archive": 2}', "the archive is of version 2, and this program reads version 1"),
         (b'{"stream": "s"}', "missing required field `content_type`"),
-        (b'{"offset": "x", "value": 1}', "an offset is 16 digits, got 'x'"),
+        (b'{"offset": "x", "value": 1}', "an offset must be 16 digits, got 'x'"),
         (b'{"offset":"1"}', "it must have the key value, text or base64"),
         (b'{"offset":"1","base64":"!"}', "base64"),
         (b'{"offset":"1","text":1}', "Expected `str`"),

@@ -51,7 +51,7 @@ def test_damage_is_told_with_its_stream_and_exit_code_1(run: Run, store: Path) -
     *_, places, consequence = ran.out.splitlines()
     assert places == "  damaged places: 1"
     assert consequence.startswith("  damaged streams: 1; a server reads them up to the damage and refuses appends")
-    assert consequence.endswith("; `everbrook repair data/acid` shows what is lost, and mends it")
+    assert consequence.endswith("; `everbrook repair data/acid` shows the losses, and repairs the rest")
 
 
 def test_a_store_that_a_server_refuses_is_told_so(run: Run, store: Path) -> None:

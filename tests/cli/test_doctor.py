@@ -91,7 +91,7 @@ def test_a_file_where_the_store_would_be_is_a_failure(
     (folder / "taken").touch()
     monkeypatch.setenv("DS_STORAGE__DATA_DIR", data_dir)
     state, message = findings(run("doctor", "--json"))["storage"]
-    assert (state, "taken is no folder" in message) == ("fail", True)
+    assert (state, "taken is not a folder" in message) == ("fail", True)
 
 
 def test_a_check_that_fails_is_a_finding_and_the_others_are_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

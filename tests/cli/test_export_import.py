@@ -189,7 +189,7 @@ def test_what_somebody_else_appends_is_compared(target: str, folder: Path, messa
             time.sleep(0.05)
         stream.append(message)
         complaint = process.communicate(b"".join(archive[2:]), timeout=30)[1]
-        assert (process.returncode, b"s differs from the archive in what it has at" in complaint) == (code, bool(code))
+        assert (process.returncode, b"s differs from the archive in the message at" in complaint) == (code, bool(code))
         assert stream.read().text() == ("aaXX" if code else "aabbcc")
 
 
@@ -207,9 +207,9 @@ def test_an_import_goes_on_behind_what_is_there(run: Run, source: str, target: s
 @pytest.mark.parametrize(
     "written, words",
     [
-        (["9"] * 7, "cut has more on the server than in the archive"),
-        (["9"] * 4, "cut differs from the archive in what it has at 0000000000000000"),
-        (['"x"'] * 2, "cut differs from the archive in what it has at 0000000000000000"),
+        (["9"] * 7, "cut has more messages on the server than in the archive"),
+        (["9"] * 4, "cut differs from the archive in the message at 0000000000000000"),
+        (['"x"'] * 2, "cut differs from the archive in the message at 0000000000000000"),
     ],
 )
 def test_a_stream_that_differs_is_told_of_and_left_alone(
@@ -313,12 +313,12 @@ ONE = '{"offset":"0","value":1}\n'
         ('{"archive":1}\n{"hello":1}\n', "archive: line 2: none of the keys"),
         ('{"archive":7}\n', "line 1: the archive is of version 7"),
         ('{"archive":1}', "line 1: the archive ends in the middle of a line"),
-        ('{"offset":"0","value":1}\n', "line 1: no line before it says which stream it belongs to"),
+        ('{"offset":"0","value":1}\n', "line 1: no line before it names its stream"),
         (STREAM + '{"offset":"0","text":"1"}\n', "line 2: a message of s, which is application/json, has no value"),
         (STREAM + '{"offset":"1","value":1}\n', "line 2: a message at 0000000000000001 follows one that ends at 0"),
         (STREAM + '{"end":"0000000000000002","messages":1}\n', "line 2: s ends at 0000000000000000, not where"),
         (STREAM + ONE + '{"end":"0000000000000002","messages":7}\n', "s has 1 messages, but its last line says 7"),
-        (STREAM.replace('"s"', '"/s"'), "line 1: a stream is named by its path below the stream root, got '/s'"),
+        (STREAM.replace('"s"', '"/s"'), "line 1: the name of a stream must be its path below the stream root, got '/s'"),
         (STREAM.replace('"s"', '"s","bucket":"b"').replace('"s"', '"HTTP://h/s"'), "got 'HTTP://h/s'"),
     ],
 )
@@ -334,7 +334,7 @@ def test_what_is_no_archive_is_one_line_and_exit_code_2(
 def test_an_archive_does_not_say_which_server_it_is_imported_to(run: Run, target: str, folder: Path) -> None:
     (folder / "archive").write_text(STREAM.replace('"s"', f'"{target}/v1/stream/s"'))
     ran = run("import", "archive", "--url", target)
-    assert (ran.code, "line 1: a stream is named by its path below the stream root" in ran.err) == (2, True)
+    assert (ran.code, "line 1: the name of a stream must be its path below the stream root" in ran.err) == (2, True)
     assert run("ls", "--url", target).out == ""
 
 

@@ -93,7 +93,7 @@ def test_a_stream_that_was_cut_is_read_from_where_it_begins(run: Run, numbers: s
     run("snapshot", "publish", numbers, "/dev/null", "--offset", "51", "--type", "text")
     ran = run("read", numbers)
     assert (ran.code, ran.out) == (0, "21\n")
-    assert ran.err.startswith("everbrook: messages before offset 0000000000000051 are dropped; ")
+    assert ran.err.startswith("everbrook: messages before offset 0000000000000051 were cut; ")
 
 
 def test_an_offset_that_was_cut_is_not_there(run: Run, numbers: str) -> None:
