@@ -318,7 +318,7 @@ ONE = '{"offset":"0","value":1}\n'
         (STREAM + '{"offset":"1","value":1}\n', "line 2: a message at 0000000000000001 follows one that ends at 0"),
         (STREAM + '{"end":"0000000000000002","messages":1}\n', "line 2: s ends at 0000000000000000, not where"),
         (STREAM + ONE + '{"end":"0000000000000002","messages":7}\n', "s has 1 messages, but its last line says 7"),
-        (STREAM.replace('"s"', '"/s"'), "line 1: the name of a stream must be its path below the stream root, got '/s'"),
+        (STREAM.replace('"s"', '"/s"'), "the name of a stream must be its path below the stream root, got '/s'"),
         (STREAM.replace('"s"', '"s","bucket":"b"').replace('"s"', '"HTTP://h/s"'), "got 'HTTP://h/s'"),
     ],
 )

@@ -85,7 +85,7 @@ def test_an_answer_that_is_interrupted_breaks_off(wire: PlainWire) -> None:
     with server([begun, b"never asked for"]) as url:
         answer = wire.send(Request("GET", url, {}, None, 10, 10))
         threading.Timer(0.1, answer.interrupt).start()
-        with pytest.raises(ConnectionBroken, match="4 bytes before the end of the answer"):
+        with pytest.raises(ConnectionBroken, match="4 bytes before the end of the response"):
             answer.read()
         answer.close()
 

@@ -128,7 +128,7 @@ async def test_what_a_closed_stream_does_not_have_is_not_waited_for(stream: Asyn
     await stream.close(state_events.insert("user", "1", ADA))
     async with stream.materialise() as state:
         assert await state.wait_for(lambda now: now["user"].get("1")) == ADA
-        with pytest.raises(StateEnded, match="can't come any more"):
+        with pytest.raises(StateEnded, match="can't arrive any more"):
             await state.wait_for(lambda now: now["user"].get("2"))
 
 

@@ -235,7 +235,7 @@ async def test_an_event_with_nan_is_recorded_as_the_error_it_is(stream: AsyncStr
 
 async def test_a_stream_of_text_is_refused_unless_one_says_how_to_write_events(client: AsyncClient) -> None:
     text = client.stream(f"answers/{uuid4()}", content_type="text/plain")
-    with pytest.raises(ValueError, match=r"is text/plain: give `encode`"):
+    with pytest.raises(ValueError, match=r"is text/plain: pass `encode`"):
         await record(words(), text)
     await record(words(), text, encode=str, encode_error=lambda _: None)
     assert await text.follow().text() == "The Rhine flows"

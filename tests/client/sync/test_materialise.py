@@ -126,7 +126,7 @@ def test_what_a_closed_stream_does_not_have_is_not_waited_for(stream: Stream[Any
     stream.close(state_events.insert("user", "1", ADA))
     with stream.materialise() as state:
         assert state.wait_for(lambda now: now["user"].get("1")) == ADA
-        with pytest.raises(StateEnded, match="can't come any more"):
+        with pytest.raises(StateEnded, match="can't arrive any more"):
             state.wait_for(lambda now: now["user"].get("2"))
 
 

@@ -225,7 +225,7 @@ def test_an_event_with_nan_is_recorded_as_the_error_it_is(stream: Stream[Any]) -
 
 def test_a_stream_of_text_is_refused_unless_one_says_how_to_write_events(client: Client) -> None:
     text = client.stream(f"answers/{uuid4()}", content_type="text/plain")
-    with pytest.raises(ValueError, match=r"is text/plain: give `encode`"):
+    with pytest.raises(ValueError, match=r"is text/plain: pass `encode`"):
         record(words(), text)
     record(words(), text, encode=str, encode_error=lambda _: None)
     assert text.follow().text() == "The Rhine flows"
