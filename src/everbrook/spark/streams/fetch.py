@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from everbrook.client.errors import StreamRewound
 from everbrook.client.refusals import header_of
-from everbrook.client.tables.table_page import TablePage, pieces_of
+from everbrook.client.tables.table_page import TablePage, table_pages_of
 from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.connection import Connection
@@ -145,7 +145,7 @@ class Reading(Struct, frozen=True):
         fork = self.connection.stream(range_.name).fork(name, offset=range_.end, ttl_secs=FORK_TTL_SECS)
         try:
             for page in fork.read(range_.start).pages():
-                yield from pieces_of(page)
+                yield from table_pages_of(page)
         finally:
             fork.delete(missing_ok=True)
 
