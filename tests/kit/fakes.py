@@ -12,7 +12,7 @@ from queue import Empty, Queue
 from typing import ParamSpec, TypeVar
 
 from everbrook.engine import Batch, Clock, Stream
-from everbrook.protocol import Change, Edit, Head
+from everbrook.protocol import Change, Edit, Head, Write
 from everbrook.protocol.errors import ProtocolError
 from everbrook.storage import MemoryStorage
 
@@ -216,6 +216,8 @@ class Bystander:
     def arrived(self, stream: Stream) -> None: ...
 
     def left(self, stream: Stream) -> None: ...
+
+    def appended(self, stream: Stream, writes: Sequence[Write]) -> None: ...
 
     def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None: ...
 

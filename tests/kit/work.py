@@ -1,4 +1,4 @@
-"""How much work a call is, in lines of ours that run: the same on every machine, however busy it is."""
+"""How much work a call is, in lines and calls of ours that run: the same on every machine, however busy it is."""
 
 import sys
 from collections.abc import Callable
@@ -6,14 +6,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from msgspec import Struct
+
 import everbrook
 
 OURS = str(Path(everbrook.__file__).parent)
 
 
-def count_lines(call: Callable[[], object]) -> int:
-    """Call something, and count the lines of the package that ran. What a library does in one line counts as one."""
-    lines = 0
+class Work(Struct, frozen=True):
+    """The lines and the calls of the package that ran. What a library does in one line counts as one."""
+
+    lines: int
+    calls: int
+
+
+def count_work(call: Callable[[], object]) -> Work:
+    """Call something, and count what it ran."""
+    lines = calls = 0
 
     def trace(_frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - as `sys.settrace` has it
         nonlocal lines
@@ -21,7 +30,11 @@ def count_lines(call: Callable[[], object]) -> int:
         return trace
 
     def enter(frame: FrameType, _event: str, _argument: object) -> Any:  # noqa: ANN401
-        return trace if frame.f_code.co_filename.startswith(OURS) else None
+        nonlocal calls
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        calls += 1
+        return trace
 
     before = sys.gettrace()
     sys.settrace(enter)
@@ -29,4 +42,9 @@ def count_lines(call: Callable[[], object]) -> int:
         call()
     finally:
         sys.settrace(before)
-    return lines
+    return Work(lines, calls)
+
+
+def count_lines(call: Callable[[], object]) -> int:
+    """Call something, and count the lines that it ran."""
+    return count_work(call).lines

@@ -14,7 +14,7 @@ from everbrook.settings import Settings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
 from tests.kit.fakes import FakeClock, FakeScheduler, HandWorker
-from tests.kit.work import count_lines
+from tests.kit.work import Work, count_work
 
 
 class Wire(asyncio.Transport):
@@ -110,8 +110,8 @@ class HandServer:
             answers.append(sum(wire.writes for wire in wires) - sum(answers))
         return answers
 
-    def cost(self, *requests: bytes) -> int:
-        """Count the lines that the last of these takes."""
+    def cost(self, *requests: bytes) -> Work:
+        """Count the work that the last of these requests takes."""
         for request in requests[:-1]:
             self.ask(request)
-        return count_lines(lambda: self.ask(requests[-1]))
+        return count_work(lambda: self.ask(requests[-1]))

@@ -46,8 +46,8 @@ class RefusedRange(Struct, frozen=True):
 class CommitCallbacks(Struct, frozen=True):
     """The callbacks by which the committer reports the fate of changes."""
 
-    publish: Callable[[Change], None]
-    """Called for each change that is durable and applied, in order."""
+    publish: Callable[[Sequence[Change]], None]
+    """Called with changes that are durable and applied, in their order."""
     roll_back: Callable[[list[Change]], None]
     """Called with all pending changes if there is no room for a group."""
     fail: Callable[[Unavailable], None]
@@ -130,10 +130,9 @@ class Committer:
     def _apply_at_once(self, change: Change) -> None:
         """Apply a change to a storage that does not block."""
         try:
-            # `_apply` inlined, because every append in memory mode comes here.
             self._storage.apply((change,))
             self.durable = self.last
-            self._publish(change)
+            self._publish((change,))
         except Exception as error:
             # Readers and decisions may have seen a part of the change, and it can't be taken back.
             self._faults.note(Callback.COMMIT)
@@ -142,8 +141,7 @@ class Committer:
     def _apply(self, group: Sequence[Change]) -> None:
         self._storage.apply(group)
         self.durable += len(group)
-        for change in group:
-            self._publish(change)
+        self._publish(group)
 
     def park(self, number: int, answer: Parked) -> None:
         """Call `answer` with None when change `number` is durable, or with the error that prevents it."""
@@ -180,6 +178,8 @@ class Committer:
         group, self._queue = self._queue, []
         if self._worker is None or self.failure:
             return
+        # In this thread, so that the commit thread does not compete for the interpreter with the requests that arrive.
+        self._storage.prepare(group)
         try:
             self._worker.submit(self._persist, group)
         except RuntimeError as error:

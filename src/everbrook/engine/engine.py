@@ -19,7 +19,7 @@ from everbrook.engine.commit_thread import Worker
 from everbrook.engine.committer import CommitCallbacks, Committer, Parked
 from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.limits import Limits
+from everbrook.engine.limits import MAX_COST_RATIO, Limits
 from everbrook.engine.listing import Listing
 from everbrook.engine.quotas import Capacity, Quotas
 from everbrook.engine.readers import Readers
@@ -32,6 +32,7 @@ from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.turns import Turns
 from everbrook.engine.usage import Usage
 from everbrook.engine.watchdogs import Ownership
+from everbrook.protocol.append import decide_plainly
 from everbrook.protocol.commands import (
     Append,
     Appended,
@@ -112,6 +113,7 @@ class Engine:
         """Called when the store is poisoned, after all parked responses have failed."""
         self._storage = storage
         self._duplicates = 0
+        self._roomy_bytes = limits.roomy_bytes
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
         # Random, because a number taken from the clock could repeat one of an earlier run, and the tokens of that run
@@ -258,6 +260,23 @@ class Engine:
             stream.touched_at = command.now
             self._duplicates += isinstance(decision.outcome, Duplicate)
         return decision.outcome
+
+    def append(self, command: Append) -> Appended | Closed | Duplicate:
+        """Execute an append. One of the most common kind takes a short way to the same result."""
+        streams, limits = self._streams, self.limits
+        stream = streams.newest_in_memory(command.name)
+        if stream is None or self._committer.failure or self.quotas.active or streams.damaged:
+            return self.execute(command)
+        if len(command.body) > limits.max_stream_bytes or self._storage.damaged_streams:
+            return self.execute(command)
+        write = decide_plainly(stream, command)
+        if write is None or write.head.tail > limits.max_stream_bytes:
+            return self.execute(command)
+        if self._storage.used_bytes + MAX_COST_RATIO * len(write.data) > self._roomy_bytes:
+            return self.execute(command)
+        streams.append(stream, write)
+        self._committer.submit((write,))
+        return Appended(write.head, write.producer)
 
     def find_ended(self, name: bytes) -> Ended | None:
         """Return the end of a stream that is expired or soft-deleted. None: the name has no durable stream."""

@@ -51,9 +51,13 @@ class Limits(Struct, frozen=True):
         if write.data and write.head.tail > self.max_stream_bytes and of_tenant:
             self._check_stream(write.head)
         # Far from the limit the upper bound is enough, which is cheaper than the exact cost.
-        most = min(self.max_memory_bytes, self.max_bucket_memory_bytes)
-        if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > most:
+        if storage.used_bytes + MAX_COST_RATIO * len(write.data) > self.roomy_bytes:
             self.check_memory(write.head.identity.name, storage.cost_bytes(write), storage)
+
+    @property
+    def roomy_bytes(self) -> int:
+        """How much memory may be used so that a write has room if `MAX_COST_RATIO` times its bytes are added."""
+        return min(self.max_memory_bytes, self.max_bucket_memory_bytes) - MAX_COST_BYTES
 
     def check_wake(self, write: Write, storage: Storage) -> None:
         """Refuse a wake event that would outgrow its wake stream or the memory. The other limits are for tenants."""

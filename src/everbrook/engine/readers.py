@@ -37,6 +37,8 @@ class Readers:
         self._faults = faults
         self._batch_messages = tuning.batch_messages
         self.batch_bytes = min(limits.max_page_bytes, tuning.batch_bytes)
+        self.in_memory = streams.visible_in_memory
+        """Returns a stream by its name, if it is in memory and has a durable state."""
         self.open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
 
     def find(self, name: bytes, now: int) -> Stream:

@@ -7,7 +7,7 @@ earlier run of the server, and changes that are too old, are not known: then the
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from msgspec import Struct
@@ -146,8 +146,21 @@ class DurableChanges:
         """A stream was dropped or evicted."""
         self._expiry.forget(stream)
 
+    def appended(self, stream: Stream, writes: Sequence[Write]) -> None:
+        """Appends to a stream are durable. Followers hear of the last one: nothing else has changed."""
+        for write in writes:
+            self.appended_messages += len(write.ends)
+            self.appended_bytes += len(write.data)
+        identity = stream.committed.identity
+        if self._recent_changes.recording:
+            self._recent_changes.record(identity.name)
+        if self.followers:
+            self._faults.each(Callback.FOLLOWER, self.followers, writes[-1])
+        if identity.retention:
+            self._faults.run(Callback.FOLLOWER, self._expiry.follow, stream, writes[-1], stream.committed)
+
     def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
-        """An edit is durable, and readers see it."""
+        """Any other edit is durable, and readers see it."""
         if isinstance(edit, Write) and edit.data:
             self.appended_messages += len(edit.ends)
             self.appended_bytes += len(edit.data)

@@ -13,7 +13,7 @@ from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Head, Producer, Write
 from everbrook.storage.damage import DamageMark
-from everbrook.storage.memory import producer_bytes, producers_bytes
+from everbrook.storage.memory import more_producer_bytes, producer_bytes, producers_bytes
 
 
 class Stream:
@@ -102,18 +102,20 @@ class Stream:
             self.producer_bytes -= producer_bytes(producer_id, self.producers.pop(producer_id))
         if write.producer_id is not None and write.producer is not None:
             # Move the producer to the end: `idle_producers` relies on the order of the last appends.
-            before = producer_bytes(write.producer_id, self.producers.pop(write.producer_id, None))
-            self.producer_bytes += producer_bytes(write.producer_id, write.producer) - before
+            before = self.producers.pop(write.producer_id, None)
             self.producers[write.producer_id] = write.producer
+            self.producer_bytes += more_producer_bytes(write.producer_id, before, write.producer)
 
     def remember(self, producers: Mapping[bytes, Producer]) -> None:
         """Set the producers to those of the storage."""
         self.producers = dict(producers)
         self.producer_bytes = producers_bytes(self.producers)
 
-    def commit(self) -> None:
-        """Make the oldest pending change visible to readers: it is durable now."""
-        self.committed = self.lineage.unapplied.pop(0).head
+    def commit(self, count: int = 1) -> None:
+        """Make the oldest pending changes visible to readers: they are durable now."""
+        unapplied = self.lineage.unapplied
+        self.committed = unapplied[count - 1].head
+        del unapplied[:count]
         self.lineage.applied = self.committed.tail
         if self.feed:
             self.feed.wake()

@@ -4,7 +4,7 @@ The newest state includes pending changes, the visible one is durable. A stream 
 that can load it again, it is evicted when it is idle and memory is short.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -34,8 +34,11 @@ class Observer(Protocol):
     def left(self, stream: Stream) -> None:
         """A stream was dropped or evicted."""
 
+    def appended(self, stream: Stream, writes: Sequence[Write]) -> None:
+        """Appends to a stream are durable, and readers see them."""
+
     def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
-        """An edit is durable, and readers see it. `before` is the head that it replaced."""
+        """Any other edit is durable, and readers see it. `before` is the head that it replaced."""
 
 
 class Streams:
@@ -69,6 +72,10 @@ class Streams:
         # is in neither is looked up in the storage.
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
+        self.visible_in_memory = self._visible.get
+        """Returns the durable state of a stream by its name, if it is in memory."""
+        self.newest_in_memory = self._newest.get
+        """Returns the newest state of a stream by its name, if it is in memory."""
         # By incarnation, because one name may be created, removed and created again within one group.
         self._arriving: dict[int, Stream] = {}
         self._eviction_scheduled = False
@@ -136,6 +143,14 @@ class Streams:
         """Return the newest heads of the streams below `prefix` whose creation, and not their removal, is pending."""
         heads = (stream.head for stream in self._arriving.values() if self._is_newest(stream))
         return [head for head in heads if head.identity.name.startswith(prefix)]
+
+    def append(self, stream: Stream, write: Write) -> None:
+        """Apply a pending append of a known producer, or of none, to the newest state of its stream."""
+        before = stream.producer_bytes
+        stream.write(write)
+        if stream.producer_bytes != before:
+            self.producer_bytes.add(stream, stream.producer_bytes - before)
+            self._schedule_eviction()
 
     def _is_newest(self, stream: Stream) -> bool:
         return self._newest.get(stream.head.identity.name) is stream
@@ -274,12 +289,7 @@ class Streams:
                 continue
             if edit.created:
                 self._prepare_creation(edit)
-            stream = self._newest[edit.head.identity.name]
-            before = stream.producer_bytes
-            stream.write(edit)
-            if stream.producer_bytes != before:
-                self.producer_bytes.add(stream, stream.producer_bytes - before)
-                self._schedule_eviction()
+            self.append(self._newest[edit.head.identity.name], edit)
 
     def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity
@@ -296,8 +306,34 @@ class Streams:
         if identity.fork and (source := self.stream(identity.fork.source)):
             source.count_fork(-1)
 
-    def publish(self, change: Change) -> None:
-        """Apply a durable change to the state that readers see."""
+    def publish(self, group: Sequence[Change]) -> None:
+        """Apply durable changes to the state that readers see, in their order.
+
+        Appends are shown to the readers of their stream together.
+        """
+        appends: dict[bytes, list[Write]] = {}
+        for change in group:
+            edit = change[0]
+            if len(change) > 1 or not isinstance(edit, Write) or edit.created or edit.cut or edit.head.deleted:
+                self._publish_appends(appends)
+                self._publish_change(change)
+            elif len(group) == 1:
+                self._publish_writes(edit.head.identity.name, (edit,))
+            else:
+                appends.setdefault(edit.head.identity.name, []).append(edit)
+        self._publish_appends(appends)
+
+    def _publish_appends(self, appends: dict[bytes, list[Write]]) -> None:
+        for name, writes in appends.items():
+            self._publish_writes(name, writes)
+        appends.clear()
+
+    def _publish_writes(self, name: bytes, writes: Sequence[Write]) -> None:
+        stream = self._visible[name]
+        stream.commit(len(writes))
+        self._observer.appended(stream, writes)
+
+    def _publish_change(self, change: Change) -> None:
         for edit in change:
             if isinstance(edit, Drop):
                 self._publish_drop(edit)

@@ -18,11 +18,11 @@ from everbrook.protocol.errors import (
     TailMoved,
     quoted,
 )
-from everbrook.protocol.lifetime import living_stream
+from everbrook.protocol.lifetime import ended, living_stream
 from everbrook.protocol.messages import pack
 from everbrook.protocol.offset import OFFSET_DIGITS, format_offset
-from everbrook.protocol.producer import accept, advance, is_duplicate, require_current, require_same_append
-from everbrook.protocol.state import Claim, Head, Write
+from everbrook.protocol.producer import accept, advance, continues, is_duplicate, require_current, require_same_append
+from everbrook.protocol.state import Claim, Head, Producer, Write
 from everbrook.protocol.view import StreamView, View
 
 MAX_STREAM_SEQ_BYTES = 256
@@ -59,6 +59,35 @@ def decide_append(view: View, command: Append) -> Decision:
     changed, data, ends = _append(stream.head, command)
     outcome = Appended(changed) if data else Closed(changed)
     return Decision(outcome, (Write(changed, data, ends),))
+
+
+def decide_plainly(stream: StreamView, command: Append) -> Write | None:
+    """Decide on an append of the most common kind, and return None for any other: `decide_append` decides on those.
+
+    Common is data of the stream's own content type for an open stream, which no condition refuses. It is from nobody in
+    particular, or from a known producer whose next sequence it is.
+    """
+    head, body, claim = stream.head, command.body, command.claim
+    identity, stream_seq, producer = head.identity, command.stream_seq, None
+    if not body or command.content_type != identity.content_type or command.close or command.expected_tail is not None:
+        return None
+    if head.closed or ended(head, stream, command.now):
+        return None
+    if stream_seq is None:
+        stream_seq = head.stream_seq
+    elif head.stream_seq is not None and stream_seq <= head.stream_seq:
+        return None
+    if claim is not None:
+        known = stream.producer(claim.producer_id)
+        if known is None or not continues(known, claim, command):
+            return None
+        producer = Producer(claim.epoch, claim.seq, command.now, command.position)
+    data, ends = pack(identity, body, head.tail, command.split) if identity.json else (body, (head.tail + len(body),))
+    if not data:
+        return None
+    written_at = max(command.now, head.written_at)
+    changed = Head(identity, head.tail + len(data), written_at, stream_seq=stream_seq, kept=head.kept)
+    return Write(changed, data, ends, claim.producer_id if claim else None, producer)
 
 
 def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decision:

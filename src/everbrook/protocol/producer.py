@@ -51,6 +51,13 @@ def is_duplicate(known: Producer, claim: Claim) -> bool:
     return claim.epoch == known.epoch and claim.seq <= known.seq
 
 
+def continues(known: Producer, claim: Claim, command: Append) -> bool:
+    """Tell whether an append is the next one of its producer, with nothing to check about its position."""
+    if claim.epoch != known.epoch or claim.seq != known.seq + 1 or command.resumes_from is not None:
+        return False
+    return known.position is None or command.position is not None
+
+
 def accept(known: Producer | None, claim: Claim, now: int) -> Producer:
     """Return the state of the producer after an append that is not a duplicate, or refuse the append."""
     if known is None:

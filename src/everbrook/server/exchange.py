@@ -83,6 +83,7 @@ class Request(Struct, gc=False):
     id: str = ""
     operation: str = ""
     admitted: bool = False
+    prepared: "Prepared | None" = None
 
 
 class Response(Struct, gc=False):
@@ -173,6 +174,9 @@ class Deferred:
 
 
 Reply = Response | Deferred
+
+Prepared = Callable[[Request], Reply]
+"""Handles the requests with one head: what depends on the head alone was done when the head was learned."""
 
 
 class OnDelivery(Protocol):

@@ -190,6 +190,13 @@ class RegistryTuning(Struct, frozen=True, kw_only=True):
     """How many outdated messages the registry keeps, besides one for each stream, before it is replaced."""
 
 
+class ResponseCacheTuning(Struct, frozen=True, kw_only=True):
+    """The sizes of the cache of responses to reads."""
+
+    max_bytes: int = 16 << 20
+    max_entry_bytes: int = 256 << 10
+
+
 class ServerTuning(Struct, frozen=True, kw_only=True):
     """The tuning of what `assemble` makes, and of the transports, which take theirs from the application."""
 
@@ -199,6 +206,7 @@ class ServerTuning(Struct, frozen=True, kw_only=True):
     auth: AuthTuning = AuthTuning()
     overload: OverloadTuning = OverloadTuning()
     registry: RegistryTuning = RegistryTuning()
+    response_cache: ResponseCacheTuning = ResponseCacheTuning()
     restart: RestartTuning = RestartTuning()
 
 

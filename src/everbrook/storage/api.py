@@ -204,6 +204,9 @@ class Storage(Protocol):
     def cost_bytes(self, write: Write, /) -> int:
         """How much memory a write would take."""
 
+    def prepare(self, group: Sequence[Change]) -> None:
+        """Do the part of `persist` that needs no waiting, for the group that is persisted next. It may be left out."""
+
     def persist(self, group: Sequence[Change]) -> None:
         """Make a group of changes durable, each change atomically.
 

@@ -27,7 +27,7 @@ from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk, lost_lock
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.hold import Hold
-from everbrook.storage.journal import Entry, Journal
+from everbrook.storage.journal import Entry, Framed, Journal
 from everbrook.storage.journal_scan import read_journal
 from everbrook.storage.lmdb_base import LmdbBase, OpenEnvironment, open_environment
 from everbrook.storage.lmdb_pages import problem_of
@@ -50,6 +50,8 @@ from everbrook.storage.segments import Segments
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
 logger = logging.getLogger(__name__)
+
+NOTHING_PREPARED: tuple[Sequence[Change], Framed | None] = ((), None)
 
 
 class DurableMode(Struct, frozen=True):
@@ -218,6 +220,7 @@ class DurableStorage:
             tuning,
         )
         self._opened = (Opened(self._mode.sync, boot), manifest, state.applied)
+        self._prepared: tuple[Sequence[Change], Framed | None] = NOTHING_PREPARED
         self._writable = False
         if not self.refusal:
             # Before the first checkpoint of this process: a segment that it begins must not be taken for a leftover.
@@ -267,13 +270,24 @@ class DurableStorage:
     def cost_bytes(self, _write: Write) -> int:
         return 0
 
+    def prepare(self, group: Sequence[Change]) -> None:
+        size = sum([len(edit.data) for change in group for edit in change if isinstance(edit, Write)])
+        # Large groups are framed by `persist`: that would make a long turn of the event loop.
+        self._prepared = (group, self._frame(group)) if size <= self._tuning.max_prepared_bytes else NOTHING_PREPARED
+
+    def _frame(self, group: Sequence[Change]) -> Framed:
+        return self._journal.frame([_entry(change) for change in group], self._journal.last)
+
     def persist(self, group: Sequence[Change]) -> None:
         if self.refusal:
             raise StorageFull(self.refusal)
         if not self._writable:
             self._begin_writing()
         self._checkpointer.wait_for_room()
-        self._journal.append([_entry(change) for change in group], self._journal.last)
+        prepared_group, framed = self._prepared
+        if framed is None or prepared_group is not group:
+            framed = self._frame(group)
+        self._journal.append(framed)
         self._checkpointer.stats.journal_bytes = self._journal.pending_bytes
 
     @property

@@ -19,7 +19,7 @@ from msgspec import Struct
 from everbrook.storage.api import StorageFull, refusal, refusal_to_open
 from everbrook.storage.disk import Disk, File
 from everbrook.storage.journal_scan import LogFile, Needed, Recovered, log_file_name
-from everbrook.storage.record import CONTINUES, FRAME, STREAM, Framer, Record, seed_of
+from everbrook.storage.record import CONTINUES, FRAME, Framer, Record, seed_of
 
 Entry = tuple[Sequence[int], bytes]
 """The streams that a change edits, and the packed change."""
@@ -36,6 +36,15 @@ class JournalTuning(Struct, frozen=True, kw_only=True):
     """The size of the first file after a start. Each following one is twice as large."""
     max_file_bytes: int = 16 << 20
     """The size beyond which files grow only for a group that is larger."""
+
+
+class Framed(Struct, frozen=True):
+    """Changes as they are written to one file of the journal."""
+
+    entries: Sequence[Entry]
+    after: int
+    framer: Framer
+    data: bytes
 
 
 class Fenced(Exception):
@@ -119,24 +128,30 @@ class Journal:
             current = self._files[-1] if self._file else None
             return [(file, self._position if file is current else file.size) for file in self._files]
 
-    def append(self, entries: Sequence[Entry], after: int) -> None:
-        """Write changes behind number `after`, the last one, and return when they are durable.
+    def frame(self, entries: Sequence[Entry], after: int) -> "Framed":
+        """Frame the changes behind number `after` for the current file. Any thread may call this."""
+        framer, number = self._framer, after
+        parts: list[bytes] = []
+        for streams, body in entries:
+            number += 1
+            parts += (framer.frame(number, after, streams, body), body)
+        return Framed(entries, after, framer, b"".join(parts))
+
+    def append(self, framed: "Framed") -> None:
+        """Write framed changes, which follow the last ones, and return when they are durable.
 
         Raises `StorageFull` if there is no room: the journal is unchanged. After any other error it must not be used.
         """
-        if after != self.last:
-            raise Fenced(f"the journal is at {self.last}, not at {after}")
-        size = sum([FRAME.size + STREAM.size * len(streams) + len(body) for streams, body in entries])
+        if framed.after != self.last:
+            raise Fenced(f"the journal is at {self.last}, not at {framed.after}")
+        size = len(framed.data)
         with self._lock:
-            # First, because a new file has another seed: the frames below must be made with the framer of this file.
             file = self._room_for(size)
-            frame, number = self._framer.frame, after
-            parts: list[bytes] = []
-            for streams, body in entries:
-                number += 1
-                parts += (frame(number, after, streams, body), body)
-            self._write(file, b"".join(parts))
-            self.last = number
+            if framed.framer is not self._framer:
+                # A new file has another seed, so the frames for the file before are not valid in it.
+                framed = self.frame(framed.entries, framed.after)
+            self._write(file, framed.data)
+            self.last += len(framed.entries)
             self.size += size
 
     def _write(self, file: File, data: bytes) -> None:

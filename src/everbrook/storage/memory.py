@@ -32,6 +32,13 @@ def producer_bytes(producer_id: bytes, producer: Producer | None) -> int:
     return PRODUCER_BYTES + len(producer_id) + len(producer.position or b"") if producer else 0
 
 
+def more_producer_bytes(producer_id: bytes, before: Producer | None, after: Producer) -> int:
+    """Return by how much a change of a producer increases the memory that it takes."""
+    if before is not None and before.position is after.position:
+        return 0
+    return producer_bytes(producer_id, after) - producer_bytes(producer_id, before)
+
+
 class BucketUsage(Struct, weakref=True):
     """The memory of the streams of a bucket, or of the base surface."""
 
@@ -76,6 +83,9 @@ class MemoryStorage:
     def _count(self, incarnation: int, more_bytes: int) -> None:
         self._stream_bytes += more_bytes
         self._usage_of[incarnation].stream_bytes += more_bytes
+
+    def prepare(self, group: Sequence[Change]) -> None:
+        """There is nothing to frame."""
 
     def persist(self, group: Sequence[Change]) -> None:
         """Do nothing: no disk has to be waited for."""
@@ -138,8 +148,7 @@ class MemoryStorage:
         for producer_id in write.forgotten:
             self._count(incarnation, -producer_bytes(producer_id, producers.pop(producer_id)))
         if write.producer_id is not None and write.producer is not None:
-            before = producer_bytes(write.producer_id, producers.get(write.producer_id))
-            more_bytes = producer_bytes(write.producer_id, write.producer) - before
+            more_bytes = more_producer_bytes(write.producer_id, producers.get(write.producer_id), write.producer)
             producers[write.producer_id] = write.producer
             if more_bytes:
                 self._count(incarnation, more_bytes)

@@ -157,23 +157,27 @@ class Run(MessageIndex):
 
     def append(self, data: bytes, ends: Sequence[int], time: int) -> int:
         """Add the bytes of one append, whose messages end at `ends`. Returns the memory that this took."""
-        if len(data) >= BLOCK_BYTES:
+        size, gathering = len(data), self._gathering
+        if gathering and len(gathering) + size <= BLOCK_BYTES:
+            gathering += data
+        elif size >= BLOCK_BYTES:
             self._begin_block(data)
             # The next small append begins a new block, because its bytes follow those of this one.
             self._gathering = bytearray()
         else:
-            if len(self._gathering) + len(data) > BLOCK_BYTES or not self._gathering:
-                self._gathering = bytearray()
-                self._begin_block(self._gathering)
-            self._gathering += data
-        self.tail += len(data)
-        self.messages.extend(ends)
+            self._gathering = bytearray(data)
+            self._begin_block(self._gathering)
+        self.tail += size
+        if len(ends) == 1:
+            self.messages.append(ends[0])
+        else:
+            self.messages.extend(ends)
         self.times.append(time)
         entries = len(ends) + 1
         if self.appends is not self.messages:
             self.appends.append(ends[-1])
             entries += 1
-        grown_bytes = len(data) + entries * INDEX_ENTRY_BYTES
+        grown_bytes = size + entries * INDEX_ENTRY_BYTES
         self.used_bytes += grown_bytes
         return grown_bytes
 

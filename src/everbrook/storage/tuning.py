@@ -13,6 +13,8 @@ class StorageTuning(Struct, frozen=True, kw_only=True):
     """The size of the journal at which a checkpoint takes its changes into the base."""
     max_recent_checkpoints: int = 4
     """The bound of the journal, a multiple of that size. Beyond it changes wait, or are refused if checkpoints fail."""
+    max_prepared_bytes: int = 256 * 1024
+    """The size of the largest group that is framed in the thread of the event loop."""
     chunk_bytes: int = 128 * 1024
     """The size of a chunk."""
     small_chunk_bytes: int = 16 * 1024

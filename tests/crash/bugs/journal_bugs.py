@@ -99,7 +99,7 @@ def _take_joint_changes_apart(patch: pytest.MonkeyPatch) -> None:
     def persist(storage: DurableStorage, group: Sequence[Change]) -> None:
         storage._checkpointer.wait_for_room()
         entries = [_entry((edit,)) for change in group for edit in change]
-        storage._journal.append(entries, storage._journal.last)
+        storage._journal.append(storage._journal.frame(entries, storage._journal.last))
 
     patch.setattr(DurableStorage, "persist", persist)
 

@@ -64,7 +64,7 @@ class Tree:
         """Let the oldest changes become durable."""
         for change in self._changes[: max(1, count)]:
             self._storage.apply((change,))
-            self.streams.publish(change)
+            self.streams.publish((change,))
 
     def visible_pairs(self) -> list[tuple[views.KeptStream, Stream]]:
         """Give those that readers see."""

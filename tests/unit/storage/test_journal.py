@@ -27,7 +27,7 @@ def opened(folder: Path, disk: OsDisk | None = None, *, applied: int = 0) -> Jou
 
 
 def append(journal: Journal, *bodies: bytes) -> None:
-    journal.append([((1,), body) for body in bodies], journal.last)
+    journal.append(journal.frame([((1,), body) for body in bodies], journal.last))
 
 
 def bodies(recovered: Recovered) -> list[bytes]:
@@ -61,7 +61,7 @@ def test_an_append_that_expects_another_end_is_fenced(tmp_path: Path) -> None:
     append(journal, b"one")
     for after in (0, 2):
         with pytest.raises(Fenced):
-            journal.append([((1,), b"two")], after)
+            journal.append(journal.frame([((1,), b"two")], after))
     assert bodies(read(tmp_path)) == [b"one"]
 
 

@@ -232,7 +232,7 @@ def test_a_record_of_unknown_kind_is_refused_in_words(tmp_path: Path) -> None:
     folder = tmp_path / "journal"
     recovered = read_journal(OsDisk(), folder, 7, 0, Needed())
     journal = Journal(OsDisk(), folder, 7, recovered, sync=True, tuning=JournalTuning(first_file_bytes=1 << 16))
-    journal.append([((1,), b"\x09")], 0)
+    journal.append(journal.frame([((1,), b"\x09")], 0))
     journal.close(trimmed=False)
     with pytest.raises(StoreError, match="change 1 of the journal can't be read, though its checksum is right"):
         HeldStorage(tmp_path)

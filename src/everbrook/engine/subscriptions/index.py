@@ -1,7 +1,7 @@
 """The index of subscriptions: found by the name of their record, or by the streams that wake them."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,7 @@ from everbrook.engine.records import SUBSCRIPTION_RECORDS
 from everbrook.engine.usage import Amount
 from everbrook.protocol.errors import StreamDamaged, SubscriptionNotFound, quoted
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.protocol.state import Edit
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.pattern import GlobTrie
 from everbrook.protocol.subscriptions.subscription import (
@@ -222,6 +223,8 @@ class SubscriptionIndex:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.active: dict[bytes, Active] = {}
+        self.follower: Callable[[Edit], None] = lambda _: None
+        """Called with each edit that became durable while there are subscriptions. The scheduler of wakes sets it."""
         self.damaged: set[bytes] = set()
         """The names of records that can't be read. Their subscriptions are stopped, and can be deleted."""
         tuning = engine.tuning.subscriptions
@@ -296,6 +299,9 @@ class SubscriptionIndex:
 
     def add(self, name: bytes, subscription: Subscription, stated_bytes: int) -> Active:
         """Add a subscription. `stated_bytes` is the size of its whole state in its record."""
+        if not self.active:
+            # Appends pay for subscriptions only if there are any.
+            self._engine.followers.append(self.follower)
         active = self.active[name] = Active(name, subscription)
         active.stated_bytes = stated_bytes
         self.links.add(active)
@@ -306,3 +312,5 @@ class SubscriptionIndex:
         active.stop()
         self.links.remove(active)
         del self.active[active.name]
+        if not self.active:
+            self._engine.followers.remove(self.follower)

@@ -52,7 +52,7 @@ class WakeScheduler:
         self._deliver_wake = deliver
         self._waiting: list[Active] = []
         self._scheduled = False
-        engine.followers.append(self._follow)
+        index.follower = self._follow
 
     def resume(self, active: Active) -> None:
         """Continue the wake that was in flight when the last server ended: its delivery may not have arrived."""
@@ -77,8 +77,6 @@ class WakeScheduler:
 
     def _follow(self, edit: Edit) -> None:
         """Note the news in an edit that is durable now."""
-        if not self._index.active:
-            return
         name = edit.head.identity.name
         if isinstance(edit, Drop):
             for active in self._index.links.of(name):

@@ -106,12 +106,12 @@ class Connection(asyncio.Protocol):
         self.responder = Responder(self)
         self.dispatcher = dispatcher = Dispatcher(self)
         self.parser = RequestParser(
-            limits.max_header_bytes,
-            limits.max_append_bytes,
+            limits,
             dispatcher.expect_body,
             dispatcher.take,
             dispatcher.send_continue,
             listener.application.roots.inward,
+            listener.known_heads,
             judges_heads=listener.application.judges_heads,
         )
         if not self.transport.can_write_eof():

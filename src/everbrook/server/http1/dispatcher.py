@@ -77,6 +77,13 @@ class Dispatcher:
         """Whether requests or a refusal wait."""
         return bool(self.queued) or self.refusal is not None
 
+    @property
+    def stopped(self) -> bool:
+        """Whether something waits here for the responses before it, or the connection is not read."""
+        return (
+            bool(self.queued) or self.arriving is not None or self.refusal is not None or not self._connection.reading
+        )
+
     def has_room(self) -> bool:
         """Tell whether more requests may be outstanding."""
         outstanding = len(self.queued) + len(self._responder.parked)

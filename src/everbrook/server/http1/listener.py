@@ -13,6 +13,7 @@ from everbrook.protocol.errors import ProtocolError, TooManyRequests, Unavailabl
 from everbrook.server.application import Application
 from everbrook.server.http1.acceptor import PlainAcceptor, TlsAcceptor, bind
 from everbrook.server.http1.connection import Connection
+from everbrook.server.http1.known_heads import KnownHeads
 from everbrook.server.http1.wire import date_line
 from everbrook.server.limits.overload import Overload
 from everbrook.server.observe.observer import TransportSurvey
@@ -42,6 +43,8 @@ class Listener:
         self.tick_secs = tuning.tick_secs
         self.now = self.loop.time()
         self.date_line = date_line()
+        self.known_heads = KnownHeads(application.prepare)
+        application.on_reload.append(self.known_heads.clear)
         self.connections: set[Connection] = set()
         self._turned_away: dict[Connection, None] = {}
         self._admitted = 0

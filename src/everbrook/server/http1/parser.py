@@ -21,9 +21,11 @@ from everbrook.protocol.errors import (
 from everbrook.protocol.memo import remember
 from everbrook.server.exchange import STREAMED_PATH, UNKNOWN_PEER, Peer, may_be_large
 from everbrook.server.http1.body import KEPT, KEPT_1_0, Http1Request, IncomingBody, StreamedRequest
+from everbrook.server.http1.known_heads import KnownHeads, Recognizer
 from everbrook.server.http1.wire import render_without_upgrade
 from everbrook.server.location import require_host
 from everbrook.server.methods import SUBSCRIPTIONS, max_body_bytes, refuse_method
+from everbrook.settings import LimitSettings
 
 # The bytes of a header line beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
@@ -39,12 +41,12 @@ class RequestParser:
 
     def __init__(
         self,
-        max_header_bytes: int,
-        max_body_bytes: int,
+        limits: LimitSettings,
         on_head: Callable[[StreamedRequest], None],
         on_request: Callable[[Http1Request], None],
         on_continue: Callable[[], None],
         inward: Callable[[bytes], bytes],
+        heads: KnownHeads,
         *,
         judges_heads: bool = False,
     ) -> None:
@@ -52,18 +54,19 @@ class RequestParser:
 
         `on_head` is called before that with a request whose body is processed while it arrives. With `judges_heads`
         these are all requests whose body may be large, without it only uploads and large requests about subscriptions.
-        `inward` maps the path of a URL to the path that the application knows.
+        `inward` maps the path of a URL to the path that the application knows. `heads` are the known ones.
         """
         self._parser = httptools.HttpRequestParser(self)
-        self._max_header_bytes = max_header_bytes
-        self._max_body_bytes = max_body_bytes
+        self._max_header_bytes = limits.max_header_bytes
+        self._max_body_bytes = self._max_gathered_bytes = limits.max_append_bytes
         self._on_head = on_head
         self._on_request = on_request
         self._on_continue = on_continue
         self._inward = inward
         self._judges_heads = judges_heads
+        self._recognizer = Recognizer(heads, self._max_header_bytes, self._max_body_bytes)
+        self._withheld = b""
         self._streamed: StreamedRequest | None = None
-        self._max_gathered_bytes = max_body_bytes
         # Most clients request the same target again, so the parts of the last one are cached.
         self._target = self._path = self._query = b""
         self._host = b""
@@ -106,6 +109,22 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Parse more bytes. Raise a `ProtocolError` if they can't be part of a request."""
+        if self._withheld:
+            # A known head whose body was to come: many clients send the two apart.
+            data, self._withheld, self.receiving = self._withheld + data, b"", False
+        if not self.receiving:
+            recognizer = self._recognizer
+            request = recognizer.recognize(data, self.scheme, self.peer, self.heard_at)
+            if request is not None:
+                self._on_request(request)
+                return
+            if recognizer.awaits_body(data):
+                self.headers, self.body_bytes, self._body = recognizer.headers, 0, []
+                self._withheld, self.receiving = data, True
+                return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         self._fed_bytes = len(data)
         if self.receiving:
             self._unended_bytes += len(data)
@@ -261,21 +280,22 @@ class RequestParser:
         # that header is HTTP/1.1, and the version need not be formatted.
         chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
-        self._on_request(
-            Http1Request(
-                self._method,
-                self._path,
-                self._query,
-                headers,
-                body,
-                self.scheme,
-                b"",
-                self.peer,
-                self.heard_at,
-                connection=connection,
-                chunkable=chunkable,
-            )
+        request = Http1Request(
+            self._method,
+            self._path,
+            self._query,
+            headers,
+            body,
+            self.scheme,
+            b"",
+            self.peer,
+            self.heard_at,
+            connection=connection,
+            chunkable=chunkable,
         )
+        if self._recognizer.missed is not None:
+            self._recognizer.learn(request, self._url)
+        self._on_request(request)
 
     def _split(self) -> tuple[bytes, bytes]:
         path, query = split_target(self._url)

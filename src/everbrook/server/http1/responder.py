@@ -8,7 +8,6 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -38,9 +37,14 @@ NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", connection=None, chunkable=Tru
 class Parked(Struct, eq=False):
     """A response that waits until its change is durable and the responses before it are written."""
 
+    responder: "Responder"
     request: Http1Request
     response: Response
     ready: bool = False
+
+    def __call__(self, failure: Unavailable | None) -> None:
+        """Take the fate of the change: it is durable, or has failed."""
+        self.responder.settle(self, failure)
 
 
 class Responder:
@@ -111,14 +115,14 @@ class Responder:
     def _park(self, request: Http1Request, response: Response) -> None:
         if self._answered is not None:
             request.parked_at = monotonic()
-        parked = Parked(request, response)
+        parked = Parked(self, request, response)
         self.parked.append(parked)
         # A client that pipelines faster than the disk writes must not fill the memory with parked responses.
         if not self._connection.dispatcher.has_room():
             self._connection.throttle()
-        self._engine.when_durable(response.rests_on, partial(self._settle, parked))
+        self._engine.when_durable(response.rests_on, parked)
 
-    def _settle(self, parked: Parked, failure: Unavailable | None) -> None:
+    def settle(self, parked: Parked, failure: Unavailable | None) -> None:
         """Write the responses whose turn has come. If that fails, the order is lost, so the connection ends."""
         try:
             parked.ready = True
@@ -131,7 +135,7 @@ class Responder:
                 self._connection.throttle()
             elif self.deferred is not None:
                 self._start(self.deferred)
-            elif self._connection.state is not ENDED:
+            elif self._connection.state is not ENDED and self._connection.dispatcher.stopped:
                 self._connection.dispatcher.dispatch()
         except Exception:
             self._transport.abort()

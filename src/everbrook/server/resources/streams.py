@@ -1,6 +1,6 @@
 """The stream resource: each method parses its request, has the engine decide, and renders the outcome (§5)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -8,8 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.append import parse_expected_tail, parse_stream_seq
-from everbrook.protocol.commands import Append, Appended, Create, Delete, Existing, ForkFrom
+from everbrook.protocol.commands import Create, Delete, Existing, ForkFrom
 from everbrook.protocol.create import parse_sub_offset
 from everbrook.protocol.errors import InvalidHeader, StreamDamaged
 from everbrook.protocol.json_mode import LARGE_BYTES, Split, Unplaced, is_large_batch, split_in_pieces
@@ -22,16 +21,23 @@ from everbrook.protocol.lifetime import (
 )
 from everbrook.protocol.offset import parse_fork_offset
 from everbrook.protocol.path import REGISTRY, parse_stream_path
-from everbrook.protocol.producer import parse_claim, parse_position, parse_resumed
 from everbrook.protocol.query import parse_lookup, parse_read_query
 from everbrook.protocol.read import NO_STORE
 from everbrook.protocol.retention import parse_retention
 from everbrook.protocol.state import Producer
 from everbrook.server.deferred import Awaited, Steps, answer_in_slices
-from everbrook.server.exchange import Reply, Request, Response, problem_response
+from everbrook.server.exchange import Prepared, Reply, Request, Response, problem_response
 from everbrook.server.limits.large_changes import LargeChanges
 from everbrook.server.location import Locator, StreamRoots
-from everbrook.server.methods import require_unpacked
+from everbrook.server.resources.appends import (
+    PreparedAppend,
+    append_lines,
+    append_response,
+    can_be_prepared,
+    closes,
+    parse_append,
+    writable_name,
+)
 from everbrook.server.resources.headers import (
     CLOSED,
     NO_STORE_LINE,
@@ -42,7 +48,8 @@ from everbrook.server.resources.headers import (
     with_incarnation,
 )
 from everbrook.server.resources.reads import Reads
-from everbrook.server.resources.registry import Registry, require_writable
+from everbrook.server.resources.registry import Registry
+from everbrook.server.resources.response_cache import PreparedRead, ResponseCache, can_be_cached
 from everbrook.server.routes import Route
 from everbrook.server.tuning import ServerTuning
 from everbrook.settings import Settings, TtlRule
@@ -54,7 +61,6 @@ MAX_PLACES = 3
 must be computed again; after the last attempt they are computed in one turn."""
 
 _CREATED = b"%b" + NO_STORE_LINE + b"Content-Type: %b\r\nStream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n%b"
-_APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n"
 
 
 MAX_LISTED_PRODUCERS = 1000
@@ -74,10 +80,20 @@ class StreamResource:
         self._registry = Registry(engine, tuning.registry)
         self._large_changes = LargeChanges(engine)
         self._reads = Reads(engine, settings)
+        self._response_cache = ResponseCache(tuning.response_cache)
+
+    def prepare(self, request: Request, common: bytes) -> Prepared | None:
+        """Find the short way of handling requests with the head of this one."""
+        if request.method == b"POST" and can_be_prepared(request.headers):
+            return PreparedAppend(self._engine, writable_name(request), request.headers, common)
+        handle = {b"GET": self.read, b"HEAD": self.describe}.get(request.method)
+        if handle and parse_stream_path(request.path) != REGISTRY and can_be_cached(request):
+            return PreparedRead(self._engine, self._response_cache, request, common, handle)
+        return None
 
     def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
         """Split a large batch in slices, and call `method` when its bucket has room for another large change."""
-        name, body = _writable(request), request.body
+        name, body = writable_name(request), request.body
 
         def steps() -> Steps:
             split, size = UNSPLIT, len(body)
@@ -111,12 +127,12 @@ class StreamResource:
         headers, now = request.headers, self._engine.clock.now()
         ttl, expires_at = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
         command = Create(
-            name=_writable(request),
+            name=writable_name(request),
             now=now,
             incarnation=self._engine.new_incarnation(),
             content_type=headers.get(b"content-type") or None,
             body=request.body,
-            closed=_closes(headers),
+            closed=closes(headers),
             ttl_secs=None if ttl is None else parse_ttl(ttl, now),
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
             fork=_parse_fork(request, self._roots),
@@ -142,36 +158,18 @@ class StreamResource:
         """POST (§5.2, §5.3)."""
         if len(request.body) >= LARGE_BYTES and split is None:
             return self._answer_large(request, common, self.append)
-        headers = request.headers
-        stream_seq, expected = headers.get(b"stream-seq"), headers.get(b"if-match")
-        command = Append(
-            _writable(request),
-            self._engine.clock.now(),
-            headers.get(b"content-type") or None,
-            request.body,
-            _closes(headers),
-            parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
-            None if stream_seq is None else parse_stream_seq(stream_seq),
-            None if expected is None else parse_expected_tail(expected),
-            None if split is UNSPLIT else split,
-        )
+        engine, headers, name = self._engine, request.headers, writable_name(request)
+        command = parse_append(name, engine.clock.now(), request.body, headers)
+        if split is not None and split is not UNSPLIT:
+            command = replace(command, split=split)
         if b"stream-incarnation" in headers:
-            self._engine.require_incarnation(command.name, headers[b"stream-incarnation"])
-        if b"producer-position" in headers or b"producer-resumes-from" in headers:
-            command = _positioned(command, headers)
-        outcome = self._engine.execute(command)
-        head, producer = outcome.head, outcome.producer
-        lines = _APPENDED % (common, head.tail, format_incarnation(head.identity, self._engine.epoch))
-        if head.closed:
-            lines += CLOSED
-        if producer:
-            lines += producer_lines(producer)
-        status = 200 if producer and isinstance(outcome, Appended) else 204
-        return Response(status, lines, b"", self._engine.last_change)
+            engine.require_incarnation(name, headers[b"stream-incarnation"])
+        outcome = engine.append(command)
+        return append_response(outcome, append_lines(common, outcome.head.identity, engine.epoch), engine.last_change)
 
     def delete(self, request: Request, common: bytes) -> Response:
         """DELETE (§5.4)."""
-        name = _writable(request)
+        name = writable_name(request)
         if b"stream-incarnation" in request.headers:
             self._engine.require_incarnation(name, request.headers[b"stream-incarnation"])
         self._engine.execute(Delete(name, self._engine.clock.now()))
@@ -224,32 +222,6 @@ class StreamResource:
         except StreamDamaged:
             # The first attempt found the damage. The second one reads what is stored before it.
             return self._reads.read(request, common, name)
-
-
-def _writable(request: Request) -> bytes:
-    name = parse_stream_path(request.path)
-    if name == REGISTRY:
-        require_writable(name)
-    if b"content-encoding" in request.headers and request.body:
-        require_unpacked(request.headers)
-    return name
-
-
-def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
-    """Add the position of the producer, and the one that it resumes from."""
-    if command.claim is None:
-        raise InvalidHeader(
-            "Producer-Position and Producer-Resumes-From need Producer-Id, Producer-Epoch and Producer-Seq"
-        )
-    position = parse_position(headers.get(b"producer-position"))
-    resumes_from = parse_resumed(headers.get(b"producer-resumes-from"))
-    return replace(command, position=position, resumes_from=resumes_from)
-
-
-def _closes(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether `Stream-Closed` is `true`, in upper or lower case. Any other value is ignored (§4.1)."""
-    value = headers.get(b"stream-closed")
-    return value is not None and value.lower() == b"true"
 
 
 def _parse_fork(request: Request, roots: StreamRoots) -> ForkFrom | None:
