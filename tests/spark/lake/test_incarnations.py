@@ -73,6 +73,22 @@ def test_a_clock_that_went_back_makes_no_other_incarnation(tmp_path: Path) -> No
     assert replayed(tmp_path) == of(A, "0", "1", "2")
 
 
+def test_a_clock_that_went_back_makes_none_beside_one_that_is_known(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    write(table, 0, rows_of(*messages("0", "1"), stream=A, later=9))
+    write(table, 1, rows_of(*messages("2"), stream=A, first=2))
+    write(table, 2, rows_of(*messages("new"), stream=A, later=30), **{A: "0a"})
+    assert replayed(tmp_path, incarnations="all") == of(A, "0", "1", "2", "new")
+
+
+def test_the_newest_incarnation_may_begin_with_rows_of_an_earlier_version(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    write(table, 0, rows_of(*messages("old"), stream=A), **{A: "f"})
+    write(table, 1, rows_of(*messages("0", "1"), stream=A, later=10))
+    write(table, 2, rows_of(*messages("2"), stream=A, first=2, later=10), **{A: "0a"})
+    assert replayed(tmp_path, incarnations="latest") == of(A, "0", "1", "2")
+
+
 def test_several_rows_of_one_message_are_of_one_incarnation(tmp_path: Path) -> None:
     write(table_at(tmp_path), 0, *[rows_of(*messages(name), stream=A) for name in "xx"])
     assert replayed(tmp_path) == of(A, "x", "x")

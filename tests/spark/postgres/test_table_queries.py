@@ -90,6 +90,20 @@ def test_a_new_checkpoint_writes_every_row_of_a_stream_that_was_created_anew(
     assert sql("SELECT n FROM log ORDER BY id") == [1, 2, 3, 4, 5], way
 
 
+def test_a_new_checkpoint_appends_the_dead_letters_that_a_killed_query_left(
+    client: Client, job: Job, sql: Sql, way: str
+) -> None:
+    sql("CREATE TABLE log (n int, id serial)")
+    for message in ({"n": 1}, {"n": "no number"}):
+        append(client, f"{job.prefix}a", message)
+        job.run(sink_id="kept", **LOG)  # the table is the outbox of letters that are not in their stream yet
+    shutil.rmtree(job.checkpoint)
+    dead = f"{job.prefix.strip('/')}-dead"
+    job.run(sink_id="kept", dead_letters=f"stream:{dead}", **LOG)
+    assert [letter["payload"] for letter in client.stream(dead).read().all()] == ['{"n":"no number"}'], way
+    assert sql("SELECT count(*) FROM everbrook_dead_letters") == [0]
+
+
 def test_a_position_without_an_incarnation_is_compared_with_the_creation_of_the_stream(
     client: Client, job: Job, sql: Sql
 ) -> None:

@@ -7,6 +7,8 @@ recognises the duplicates.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from psycopg import sql
@@ -37,7 +39,12 @@ _SELECT = """
     SELECT id, table_name, stream, "offset", reason, payload FROM {table}
      WHERE sink = %s AND batch = %s ORDER BY stream, "offset", id
 """
-_DELETE = "DELETE FROM {table} WHERE sink = %s AND batch = %s"
+_SELECT_LEFT = """
+    SELECT p.query, l.batch, l.id, l.table_name, l.stream, l."offset", l.reason, l.payload FROM {table} l
+      JOIN everbrook_positions p ON p.sink = l.sink AND p.stream = l.stream COLLATE "C" AND p.batch = l.batch
+     WHERE l.sink = %s AND l.stream = ANY(%s) AND p.query <> %s ORDER BY p.query, l.batch, l.stream, l."offset", l.id
+"""
+_DELETE = "DELETE FROM {table} WHERE id = ANY(%s)"
 
 
 def prepare(cursor: Cursor, options: DeadLetterOptions) -> None:
@@ -58,20 +65,40 @@ def bury(cursor: Cursor, options: DeadLetterOptions, writer: Writer, table: str,
 
 def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> None:
     """Append the dead letters of a batch to their stream, once all of its rows are committed."""
-    if options.stream is None:
+    if options.stream is not None:
+        found = _read(database, options, _SELECT, [writer.sink, writer.batch])
+        _publish(database, options, writer.query, writer.batch, found)
+
+
+def publish_left(database: Database, options: DeadLetterOptions, writer: Writer) -> None:
+    """Append what a query with another checkpoint left in the outbox when it was killed, as that query would have.
+
+    The positions of the streams name that query until the batch is written, so this comes first.
+    """
+    if options.stream is None or writer.sink == writer.query:
         return
+    chosen = [writer.sink, list(writer.incarnations), writer.query]
+    found = _read(database, options, _SELECT_LEFT, chosen)
+    for (query, batch), rows in groupby(found, key=itemgetter(0, 1)):
+        _publish(database, options, query, batch, [row[2:] for row in rows])
+
+
+def _read(database: Database, options: DeadLetterOptions, statement: str, chosen: list[Any]) -> list[tuple[Any, ...]]:
     table = identifier_of(options.table)
-    chosen = [writer.sink, writer.batch]
-    found = database.run(
+    return database.run(
         f"reading {options.table}",
-        lambda cursor: cursor.execute(sql.SQL(_SELECT).format(table=table), chosen).fetchall(),
+        lambda cursor: cursor.execute(sql.SQL(statement).format(table=table), chosen).fetchall(),
     )
-    if not found:
+
+
+def _publish(
+    database: Database, options: DeadLetterOptions, query: str, batch: int, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    if not rows:
         return
-    publish_letters(options, writer.query, writer.batch, [_letter(row) for row in found])
-    database.run(
-        f"emptying {options.table}", lambda cursor: cursor.execute(sql.SQL(_DELETE).format(table=table), chosen)
-    )
+    publish_letters(options, query, batch, [_letter(row) for row in rows])
+    delete = sql.SQL(_DELETE).format(table=identifier_of(options.table))
+    database.run(f"emptying {options.table}", lambda cursor: cursor.execute(delete, [[row[0] for row in rows]]))
 
 
 def _letter(row: tuple[Any, ...]) -> Letter:

@@ -80,6 +80,7 @@ class TableBatchWriter(MicroBatchWriter):
         )
         # The streams of a query are known from its batches only, so the warning can't come at the start.
         self._warn_once(writer)
+        letters.publish_left(self._database, self._plan.options.dead_letters, writer)
         written = self._write_by_tasks(writer, batch) if by_tasks else self._write_on_driver(writer, batch)
         self._count_dead_letters(written.refused)
         letters.publish(self._database, self._plan.options.dead_letters, writer)
