@@ -11,7 +11,7 @@ from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.read import Page
 
-TURN_BYTES = 8 * 1024 * 1024
+TURN_BYTES = 2 * 1024 * 1024
 """How many bytes of one batch are delivered in one turn of the event loop, over all readers: about 5 ms of copying."""
 UNREADABLE = "the server failed to read the stream; its log says why"
 
