@@ -104,6 +104,7 @@ class Application:
         self.on_reload.append(self.observer.reopen)
         self._names_requests = self.observer.names_requests
         self._cors = Cors(settings.http.cors_origins)
+        self._private_lines = (self._cors.for_any or b"") + VARY
         self._origins = Origins(
             settings.http.cors_origins, settings.server.public_url, guarded=authenticator is not None
         )
@@ -155,11 +156,11 @@ class Application:
         if common is None or self._names_requests or REQUEST_ID in request.headers:
             common = self._common(request)
         try:
-            if request.prepared is not None:
-                return request.prepared(request)
             # A server without gates does not pay for them: most of its requests skip this.
             if self._gates or ORIGIN in request.headers:
                 common = self._admit(request, common)
+            if request.prepared is not None:
+                return request.prepared(request, common)
             if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
                 return self._handle_other(request, common)
             method = self._streams.get(request.method)
@@ -174,16 +175,16 @@ class Application:
             return self._refusal(ProtocolError(FAULT), request, common)
 
     def prepare(self, request: Request) -> Prepared | None:
-        """Find the short way of handling requests with the head of this one, if they need no look at each."""
-        if self._gates or self._names_requests or self._cors.for_any is None:
-            return None
-        if REQUEST_ID in request.headers or ORIGIN in request.headers:
-            return None
+        """Find the short way of handling requests with the head of this one. The gates admit each of them as before."""
         if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
             return None
+        if self._names_requests and request.method != b"POST":
+            # Each response has an id of its own, so none of them could be used again.
+            return None
         try:
-            return self._stream_resource.prepare(request, self._cors.for_any)
+            return self._stream_resource.prepare(request)
         except ProtocolError:
+            # The request is refused in full, each time.
             return None
 
     def _admit(self, request: Request, common: bytes) -> bytes:
@@ -191,7 +192,10 @@ class Application:
         for gate in self._gates:
             gate.admit(request)
         self._origins.admit(request)
-        return common + VARY if request.private else common
+        if not request.private:
+            return common
+        # One object for most private responses, so that what was prepared for it is found by its identity.
+        return self._private_lines if common is self._cors.for_any else common + VARY
 
     def _common(self, request: Request) -> bytes:
         """Return the header lines of every response, with the request's id if that is logged or was sent."""

@@ -74,12 +74,13 @@ METHODS = b"GET, HEAD, OPTIONS, PUT, POST, DELETE"
 MAX_AGE_SECS = 86400
 
 # The bodies are bytes of clients: a browser must neither guess a type nor run scripts in them.
+EXTENSIONS_LINE = b"Stream-Extensions: %b\r\n" % EXTENSIONS
+
 _SAFETY = (
     b"X-Content-Type-Options: nosniff\r\n"
     b"Cross-Origin-Resource-Policy: cross-origin\r\n"
     b"Content-Security-Policy: sandbox\r\n"
-    b"Stream-Extensions: %b\r\n"
-) % EXTENSIONS
+) + EXTENSIONS_LINE
 
 
 ORIGIN = b"origin"

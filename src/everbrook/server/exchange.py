@@ -175,8 +175,11 @@ class Deferred:
 
 Reply = Response | Deferred
 
-Prepared = Callable[[Request], Reply]
-"""Handles the requests with one head: what depends on the head alone was done when the head was learned."""
+Prepared = Callable[[Request, bytes], Reply]
+"""Handles the requests with one head: what depends on the head alone was done when the head was learned.
+
+It is given the lines that the response begins with, as every handler is.
+"""
 
 
 class OnDelivery(Protocol):

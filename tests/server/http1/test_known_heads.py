@@ -73,7 +73,7 @@ def test_a_head_is_known_from_the_third_request_on() -> None:
 
 
 def test_what_was_prepared_comes_with_the_request() -> None:
-    def prepared(_request: Request) -> Response:
+    def prepared(_request: Request, _lines: bytes) -> Response:
         return Response(204, b"")
 
     client = Client(KnownHeads(lambda _: prepared))

@@ -11,7 +11,7 @@ from everbrook.server.tuning import ResponseCacheTuning
 from tests.kit.server_thread import RunningServer
 from tests.kit.wire import Answer, Wire
 
-KEY = (b"GET", b"/v1/stream/s", b"", b"", b"")
+KEY = (b"GET", b"/v1/stream/s", b"", b"", b"", False, b"")
 HEAD = Head(Identity(b"s", 1, b"text/plain", b"text/plain", 0), 5, 0)
 
 
@@ -36,7 +36,7 @@ def test_a_whole_page_outlives_appends_but_not_the_stream() -> None:
 
 def test_the_least_recently_used_responses_are_dropped() -> None:
     kept, body = cache(max_bytes=3 * (ENTRY_BYTES + 100)), bytes(100)
-    keys = [(b"GET", b"s%d" % number, b"", b"", b"") for number in range(4)]
+    keys = [(b"GET", b"s%d" % number, b"", b"", b"", False, b"") for number in range(4)]
     for key in keys[:3]:
         kept.put(key, HEAD, Response(200, b"", body), whole=True)
     assert kept.find(keys[0], HEAD)
@@ -54,7 +54,7 @@ def test_a_large_response_is_not_kept_and_replaces_none() -> None:
 # On a server: known requests beside ones that are not
 
 QUICK = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 changes = st.lists(
     st.sampled_from(["append", "batch", "close", "delete", "create", "create with ttl", "snapshot", "cut"]), max_size=12
@@ -68,6 +68,16 @@ READS = (
     ("GET", "?last=1"),
     ("HEAD", ""),
     ("HEAD", "?offset=0000000000000002"),
+)
+
+
+HEADERS: tuple[dict[str, str], ...] = (
+    {},
+    {"authorization": "Bearer of-a-proxy"},
+    {"stream_incarnation": "0"},
+    {"origin": "http://localhost"},
+    {"accept_encoding": "gzip"},
+    {"if_none_match": "*"},
 )
 
 
@@ -110,6 +120,7 @@ def test_known_reads_see_every_change(server: RunningServer, kinds: list[str]) -
         for kind in ["nothing", "nothing", *kinds]:
             change(other, path, kind)
             for method, query in READS:
-                strangers += 1
-                unknown = other.request(method, path + query, **{f"x_{strangers}": "1"})
-                assert comparable(known.request(method, path + query)) == comparable(unknown)
+                for headers in HEADERS:
+                    strangers += 1
+                    unknown = other.request(method, path + query, **headers, **{f"x_{strangers}": "1"})
+                    assert comparable(known.request(method, path + query, **headers)) == comparable(unknown)

@@ -13,6 +13,7 @@ from everbrook.protocol.lifetime import format_incarnation
 from everbrook.protocol.path import REGISTRY, parse_stream_path
 from everbrook.protocol.producer import parse_claim, parse_position, parse_resumed
 from everbrook.protocol.state import Identity
+from everbrook.server.cors import EXTENSIONS_LINE
 from everbrook.server.exchange import Request, Response
 from everbrook.server.methods import require_unpacked
 from everbrook.server.resources.headers import CLOSED, NO_STORE_LINE, producer_lines
@@ -68,8 +69,12 @@ def parse_append(name: bytes, now: int, body: bytes, headers: Mapping[bytes, byt
 
 
 def append_lines(common: bytes, identity: Identity, epoch: int) -> bytes:
-    """Write the lines that are the same for all responses to appends to one stream."""
-    return b"%b%bStream-Incarnation: %b\r\n" % (common, NO_STORE_LINE, format_incarnation(identity, epoch))
+    """Write the lines that are the same for all responses to appends to one stream.
+
+    Responses to appends do not list the extensions: a writer knows them from the response to its PUT, HEAD or OPTIONS.
+    """
+    lines = common.replace(EXTENSIONS_LINE, b"", 1)
+    return b"%b%bStream-Incarnation: %b\r\n" % (lines, NO_STORE_LINE, format_incarnation(identity, epoch))
 
 
 def append_response(outcome: Appended | Closed | Duplicate, lines: bytes, rests_on: int) -> Response:
@@ -93,22 +98,23 @@ class PreparedAppend:
 
     __slots__ = ("_common", "_content_type", "_engine", "_headers_vary", "_identity", "_lines", "_name")
 
-    def __init__(self, engine: Engine, name: bytes, headers: Mapping[bytes, bytes], common: bytes) -> None:
+    def __init__(self, engine: Engine, name: bytes, headers: Mapping[bytes, bytes]) -> None:
         self._engine = engine
         self._name = name
         self._content_type = headers.get(b"content-type") or None
         self._headers_vary = not _PARSED.isdisjoint(headers)
-        self._common = common
+        self._common = b""
         self._identity: Identity | None = None
         self._lines = b""
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: Request, common: bytes) -> Response:
         engine, now = self._engine, self._engine.clock.now()
         if self._headers_vary:
             outcome = engine.append(parse_append(self._name, now, request.body, request.headers))
         else:
             outcome = engine.append(Append(self._name, now, self._content_type, request.body))
         identity = outcome.head.identity
-        if identity is not self._identity:
-            self._identity, self._lines = identity, append_lines(self._common, identity, engine.epoch)
+        if identity is not self._identity or common is not self._common:
+            self._identity, self._common = identity, common
+            self._lines = append_lines(common, identity, engine.epoch)
         return append_response(outcome, self._lines, engine.last_change)

@@ -96,7 +96,7 @@ class Reads:
                 page,
                 deadline(page.head.identity, stream.touched_at),
                 now,
-                private=self._is_private(request),
+                private=self.is_private(request),
             ),
             etag,
         )
@@ -124,7 +124,7 @@ class Reads:
         messages = self._readers.messages(stream, page)
         return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
-    def _is_private(self, request: Request) -> bool:
+    def is_private(self, request: Request) -> bool:
         """Tell whether a response is private to the client, because its request has credentials of any kind.
 
         That holds without a policy too: a proxy in front of the server may check the credentials.
@@ -144,7 +144,7 @@ class Reads:
             common,
             self._cursor(query),
             self._settings.long_poll_timeout_secs,
-            _cache_policy(query, page, private=self._is_private(request)),
+            _cache_policy(query, page, private=self.is_private(request)),
         )
         if page.start < page.end:
             if_none_match = request.headers.get(b"if-none-match")

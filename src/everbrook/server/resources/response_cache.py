@@ -15,11 +15,14 @@ from everbrook.protocol.path import parse_stream_path
 from everbrook.protocol.query import parse_read_query
 from everbrook.protocol.state import Head
 from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.observe.access_log import REQUEST_ID
 from everbrook.server.resources.headers import UP_TO_DATE
 from everbrook.server.tuning import ResponseCacheTuning
 
-Key = tuple[bytes, bytes, bytes, bytes, bytes]
-"""What a response depends on besides the stream: method, name, query, `If-None-Match` and `Accept-Encoding`."""
+Key = tuple[bytes, bytes, bytes, bytes, bytes, bool, bytes]
+"""What a response depends on besides the stream: method, name, query, `If-None-Match`, `Accept-Encoding`, whether it is
+private, and the lines that it begins with."""
+_NOT_IN_KEY = frozenset({b"producer-id", b"stream-incarnation", REQUEST_ID})
 ENTRY_BYTES = 512
 """About what an entry takes beside the response."""
 
@@ -73,24 +76,25 @@ class ResponseCache:
 
 
 def can_be_cached(request: Request) -> bool:
-    """Tell whether the response to a read depends on its head and the durable state of the stream alone."""
-    if request.method == b"HEAD":
-        return b"producer-id" not in request.headers
-    return parse_read_query(request.query).live is None
+    """Tell whether the response to a read depends on a `Key` and the durable state of the stream alone."""
+    if not _NOT_IN_KEY.isdisjoint(request.headers):
+        return False
+    return request.method == b"HEAD" or parse_read_query(request.query).live is None
 
 
 class PreparedRead:
     """Handles the reads that have one head: from the cache, if the stream is in memory and has no lifetime."""
 
-    __slots__ = ("_accept_encoding", "_cache", "_common", "_find", "_in_full", "_name", "_plain")
+    __slots__ = ("_accept_encoding", "_cache", "_find", "_in_full", "_name", "_plain", "_private")
 
     def __init__(
         self,
         engine: Engine,
         cache: ResponseCache,
         like: Request,
-        common: bytes,
         in_full: Callable[[Request, bytes], Reply],
+        *,
+        private: bool,
     ) -> None:
         """Handle requests like this one, of a stream that is not the registry. `in_full` handles what is not cached."""
         self._find = engine.readers.in_memory
@@ -98,19 +102,19 @@ class PreparedRead:
         self._name = parse_stream_path(like.path)
         self._accept_encoding = like.headers.get(b"accept-encoding", b"")
         self._plain = like.method == b"GET" and parse_read_query(like.query).plain
-        self._common = common
+        self._private = private
         self._in_full = in_full
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: Request, common: bytes) -> Reply:
         stream = self._find(self._name)
         if stream is None or stream.damage or stream.committed.identity.mortal or stream.committed.deleted:
-            return self._in_full(request, self._common)
+            return self._in_full(request, common)
         head, method = stream.committed, request.method
         if_none_match = request.headers.get(b"if-none-match", b"")
-        key = (method, self._name, request.query, if_none_match, self._accept_encoding)
+        key = (method, self._name, request.query, if_none_match, self._accept_encoding, self._private, common)
         response = self._cache.find(key, head)
         if response is None:
-            reply = self._in_full(request, self._common)
+            reply = self._in_full(request, common)
             if not isinstance(reply, Response):
                 return reply
             response = reply

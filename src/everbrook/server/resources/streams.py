@@ -82,13 +82,15 @@ class StreamResource:
         self._reads = Reads(engine, settings)
         self._response_cache = ResponseCache(tuning.response_cache)
 
-    def prepare(self, request: Request, common: bytes) -> Prepared | None:
+    def prepare(self, request: Request) -> Prepared | None:
         """Find the short way of handling requests with the head of this one."""
         if request.method == b"POST" and can_be_prepared(request.headers):
-            return PreparedAppend(self._engine, writable_name(request), request.headers, common)
+            return PreparedAppend(self._engine, writable_name(request), request.headers)
         handle = {b"GET": self.read, b"HEAD": self.describe}.get(request.method)
         if handle and parse_stream_path(request.path) != REGISTRY and can_be_cached(request):
-            return PreparedRead(self._engine, self._response_cache, request, common, handle)
+            return PreparedRead(
+                self._engine, self._response_cache, request, handle, private=self._reads.is_private(request)
+            )
         return None
 
     def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
