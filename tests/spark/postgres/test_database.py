@@ -162,7 +162,7 @@ def test_a_database_that_is_gone_is_told_and_its_return_is_enough(
         until(lambda: _count(job.url) == 1, query)
         cluster.stop()
         append(client, f"{job.prefix}a", {"n": 2})
-        assert _matches("DatabaseUnreachable: .*start the query again when it is there", failure_of(query))
+        assert _matches("DatabaseUnreachable: .*start the query again when it is available", failure_of(query))
         cluster.start().wait_ready()
         job.run()
         assert _count(job.url) == 2

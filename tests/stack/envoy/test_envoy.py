@@ -71,7 +71,7 @@ def test_a_port_that_is_taken_is_refused(running: Stack, tmp_path: Path) -> None
 
 def test_two_parts_with_one_port_are_refused(tmp_path: Path) -> None:
     code, said = refused(tmp_path / "stack", *EDGE_ONLY, "--port", "4999", "--envoy-port", "4999")
-    assert (code, "--port and --envoy-port are both 4999: each needs one of its own" in said) == (2, True)
+    assert (code, "--port and --envoy-port are both 4999: each needs a port of its own" in said) == (2, True)
 
 
 def test_it_says_how_to_get_a_token_and_nothing_is_left_of_it(tmp_path: Path) -> None:
