@@ -61,13 +61,13 @@ def test_the_doctor_finds_the_server_and_believes_the_authority(
         **settings | {"DS_SERVER__PORT": str(server.address[1])},
     )
     assert f"ok    port: a server is listening at {url}\n" in told.stdout
-    assert f"ok    server: {url} answers" in told.stdout
+    assert f"ok    server: {url} responds" in told.stdout
 
 
 def test_the_doctor_asks_the_server_of_its_settings(encrypted: RunningServer, pair: Pair, authority: Authority) -> None:
     settings = variables(pair) | {"DS_SERVER__PORT": str(encrypted.address[1])}
     told = everbrook("--ca", str(authority.ca), "doctor", **settings)
-    assert f"ok    server: {url_of(encrypted)} answers" in told.stdout
+    assert f"ok    server: {url_of(encrypted)} responds" in told.stdout
 
 
 def test_a_hang_up_renews_the_certificate(tmp_path: Path, pair: Pair, authority: Authority) -> None:

@@ -291,6 +291,12 @@ def run_aside(work: Callable[[], T], given_up: Event) -> T:
     # An interrupted `Thread.join` of Python before 3.13 takes the thread for ended. A lock has no such gap.
     running = Lock()
 
+    def wait() -> None:
+        # A signal wakes no thread that is only about to wait, and its handler runs when the wait is over. One that
+        # comes right behind `acquire` leaves the lock taken: the outcome tells the end of the work, not the lock.
+        while not outcome.done():
+            running.acquire(timeout=LOOK_SECS)
+
     def run() -> None:
         try:
             outcome.set_result(work())
@@ -303,16 +309,13 @@ def run_aside(work: Callable[[], T], given_up: Event) -> T:
     running.acquire()
     try:
         thread.start()
-        # A signal wakes no thread that is only about to wait, and its handler runs when the wait is over.
-        while not running.acquire(timeout=LOOK_SECS):
-            pass
+        wait()
     except KeyboardInterrupt:
         before = signal.signal(signal.SIGINT, signal.SIG_DFL)
         given_up.set()
         # The thread does not run if the interrupt came during its start.
         if thread.is_alive():
-            with running:
-                pass
+            wait()
         signal.signal(signal.SIGINT, before)
         raise
     return outcome.result()
