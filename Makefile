@@ -99,8 +99,8 @@ client-conformance: setup ## the upstream client suite in SUITE=folder, as shipp
 mutants: setup ## break each line changed since BASE (or of FILES) in small ways, and list the mutants that survive the tests (or TESTS)
 	$(BIN)/python tools/mutants.py --base $(or $(BASE),HEAD~1) $(if $(FILES),--files $(FILES)) $(if $(TESTS),--tests $(TESTS))
 
-bench: setup ## compare with the Node reference server on this machine
-	$(BIN)/python -m bench
+bench: setup ## compare with the other servers on this machine: those that npm and cargo can install here
+	$(BIN)/python -m bench --peers
 
 bench-spark: setup ## measure the Spark connector on local Spark, beside the Node reference server where that can serve
 	$(BIN)/python -m bench.spark

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from bench.cases import CASES, DEFAULT_CASES, DURABLE_CASES
 from bench.constant import generator_cost_us
+from bench.peers.run import run_all
+from bench.peers.servers import server_by_command
 from bench.processes import StartFailed
 from bench.reference import node_version
 from bench.report import Report, format_report, write_json
 from bench.rounds import Contest, RoundFailed, take_turns
-from bench.subjects import DEFAULT_SUBJECTS, SUBJECTS, Subject, from_checkout
+from bench.subjects import DEFAULT_PEERS, DEFAULT_SUBJECTS, PEER_VERSIONS, SUBJECTS, Subject, from_checkout
 from tools.node import NodeUnavailable
 
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -29,6 +31,9 @@ def main(
 ) -> int:
     """Run what was asked for; 1 if a server refused, broke a connection or did not start."""
     options = _parse(arguments, subjects)
+    if options.peers or options.peer:
+        return _run_peers(options, subjects)
+    options.subjects = options.subjects or DEFAULT_SUBJECTS
     if options.before:
         pairs = [from_checkout(subjects[name], options.before) for name in options.subjects]
         subjects = {subject.name: subject for pair in pairs for subject in pair}
@@ -53,7 +58,16 @@ def _parse(arguments: Sequence[str] | None, subjects: Mapping[str, Subject]) -> 
     )
     parser.add_argument("--seconds", type=float, help="how long each turn lasts (default 2)")
     parser.add_argument("--cases", type=names_of(CASES), help="comma-separated")
-    parser.add_argument("--subjects", type=names_of(subjects), default=DEFAULT_SUBJECTS, help="comma-separated")
+    parser.add_argument("--subjects", type=names_of(subjects), help="comma-separated")
+    parser.add_argument("--peers", action="store_true", help="all servers take turns, each alone while it is measured")
+    parser.add_argument(
+        "--peer",
+        type=server_by_command,
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="with --peers: one more server; {port} and, for a durable one, {folder} stand for what it is given",
+    )
     parser.add_argument(
         "--before",
         type=Path,
@@ -65,6 +79,18 @@ def _parse(arguments: Sequence[str] | None, subjects: Mapping[str, Subject]) -> 
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else None)
     options.seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
     return options
+
+
+def _run_peers(options: argparse.Namespace, subjects: Mapping[str, Subject]) -> int:
+    servers = [subjects[name] for name in options.subjects or DEFAULT_PEERS]
+    return run_all(
+        [*servers, *options.peer],
+        cases=options.cases,
+        rounds=options.rounds or ROUNDS,
+        seconds=options.seconds,
+        versions={"everbrook": version("everbrook"), **PEER_VERSIONS},
+        path=options.json,
+    )
 
 
 def names_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:

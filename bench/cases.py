@@ -17,6 +17,7 @@ _JSON = "application/json"
 _SMALL = b"x" * 100
 _MEGABYTE = b"x" * 1_000_000
 _PAGE = b"x" * 10_000
+_JSON_OBJECT = json.dumps({"id": 1, "kind": "measured", "text": "y" * 60}).encode()
 
 
 def _json_batch(messages: int) -> bytes:
@@ -124,7 +125,16 @@ _DURABLE_CASES: tuple[Case, ...] = (
 )
 
 _FURTHER_CASES: tuple[Case, ...] = (
+    _small_appends(256, 64),
     _small_appends(256, 256),
+    ClosedLoop(
+        name="append-json",
+        title="append one JSON object, 64 connections, 1 stream",
+        streams=(StreamPlan(_JSON),),
+        connections=64,
+        expectation=Expectation(204),
+        requests=_append(_JSON_OBJECT, _JSON),
+    ),
     ClosedLoop(
         name="get-100x100",
         title="GET 100 messages of 100 B, 64 connections",
@@ -135,11 +145,29 @@ _FURTHER_CASES: tuple[Case, ...] = (
     ),
     LongPoll(name="long-poll-64", title="long-poll round trip, 64 readers of 64 streams", pairs=64),
     FanOut(name="sse-100", title="SSE, 100 readers, 100 messages/s", readers=100, rate=100),
+    FanOut(name="sse-1000", title="SSE, 1,000 readers, 100 messages/s", readers=1000, rate=100),
 )
 
 DEFAULT_CASES: tuple[str, ...] = tuple(case.name for case in _CASES)
 DURABLE_CASES: tuple[str, ...] = tuple(case.name for case in _DURABLE_CASES)
 CASES: Mapping[str, Case] = {case.name: case for case in (*_CASES, *_DURABLE_CASES, *_FURTHER_CASES)}
+
+# What all servers are asked when they take turns in one run.
+PEER_CASES: tuple[str, ...] = (
+    "append-c64-s1",
+    "append-producer",
+    "append-json",
+    "json-batch",
+    "get-10kb",
+    "sse-1000",
+)
+DURABLE_PEER_CASES: tuple[str, ...] = (
+    "append-c1-s1",
+    "append-c64-s1",
+    "append-c64-s64",
+    "append-c256-s64",
+    "sse-500",
+)
 
 # What the durable modes are built to reach: a ratio to the reference's file mode, or for a long read MB a second.
 AIMS: Mapping[str, str] = {

@@ -6,6 +6,7 @@ from time import sleep
 
 import uvloop
 
+from bench.channel import LoadFailed
 from bench.load import Bounds, Case, Load, Target
 from bench.meter import Meter
 from bench.processes import ServerProcess, resident_bytes
@@ -13,7 +14,7 @@ from bench.streams import create_stream, delete_stream, stream_path
 from bench.summary import Sample, percentile
 
 _SETTLE_SECS = 0.2
-_WARM_UP_SHARE = 0.25
+WARM_UP_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,17 @@ class Outcome:
     rss_bytes: int
 
 
-def take_sample(case: Case, subject: str, server: ServerProcess, round_number: int, seconds: float) -> Sample:
+def take_sample(
+    case: Case,
+    subject: str,
+    server: ServerProcess,
+    round_number: int,
+    seconds: float,
+    warm_up_share: float = WARM_UP_SHARE,
+) -> Sample:
     """Warm the server up on streams of their own, then measure."""
     whole = Bounds(seconds, case.max_operations)
-    short = Bounds(seconds * _WARM_UP_SHARE, case.max_operations)
+    short = Bounds(seconds * warm_up_share, case.max_operations)
     exercise(case, server, f"bench/{case.name}/{round_number}/warm-up", short)
     outcome = exercise(case, server, f"bench/{case.name}/{round_number}/measured", whole)
     return _sample(case, subject, round_number, outcome)
@@ -50,6 +58,8 @@ def exercise(case: Case, server: ServerProcess, prefix: str, bounds: Bounds) -> 
 
 def _sample(case: Case, subject: str, round_number: int, outcome: Outcome) -> Sample:
     meter, ordered_ns = outcome.meter, sorted(outcome.load.latencies_ns)
+    if not ordered_ns:
+        raise LoadFailed("nothing was answered in the time given")
     operations = len(ordered_ns) if outcome.load.done is None else outcome.load.done
     return Sample(
         case=case.name,

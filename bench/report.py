@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench.cases import AIMS, CASES
+from bench.interpreter import describe_build
 from bench.load import Case
 from bench.rounds import Turns
 from bench.summary import Comparison, Figures, Sample, compare
 
 _HEADINGS = ("case", "per second", "x", "CPU µs", "x less", "p50 / p99 ms", "CPU %", "RSS MB")
 _DURABLE_HEADINGS = (*_HEADINGS, "x memory", "aim")
-_BUSY_SHARE = 0.9
+BUSY_SHARE = 0.9
 
 
 @dataclass(slots=True)
@@ -43,7 +44,8 @@ def machine() -> dict[str, str]:
         "cpus": str(os.cpu_count()),
         "architecture": platform.machine(),
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "python_build": describe_build(),
     }
 
 
@@ -89,7 +91,7 @@ def _durable_row(comparison: Comparison, cases: Mapping[str, Case]) -> tuple[str
 
 def _row(comparison: Comparison, cases: Mapping[str, Case]) -> tuple[str, ...]:
     ours, theirs = comparison.ours, comparison.reference
-    bound = "*" if ours.generator_share > _BUSY_SHARE else ""
+    bound = "*" if ours.generator_share > BUSY_SHARE else ""
     return (
         cases[comparison.case].title,
         f"{ours.per_second:,.0f}{bound} | {theirs.per_second:,.0f}",

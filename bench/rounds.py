@@ -6,13 +6,13 @@ from time import sleep
 
 from bench.channel import LoadFailed
 from bench.load import Case
-from bench.measure import take_sample
+from bench.measure import WARM_UP_SHARE, take_sample
 from bench.processes import ServerProcess, resident_bytes
 from bench.streams import SetupFailed
 from bench.subjects import Subject
 from bench.summary import Sample
 
-_IDLE_SECS = 0.5
+IDLE_SECS = 0.5
 
 
 class RoundFailed(Exception):
@@ -52,21 +52,29 @@ def take_turns(case: Case, contest: Contest, rounds: int, seconds: float) -> lis
     samples: list[list[Sample]] = [[] for _ in servers]
     with ExitStack() as stack:
         running = [stack.enter_context(subject.start()) for subject in servers]
-        sleep(_IDLE_SECS)
+        sleep(IDLE_SECS)
         idle_rss_mb = {
             subject.name: resident_bytes(server.pid) / 1e6 for subject, server in zip(servers, running, strict=True)
         }
         for number in range(rounds):
             for subject, server, taken in zip(servers, running, samples, strict=True):
-                taken.append(_take_turn(case, subject, server, number, seconds))
+                taken.append(take_turn(case, subject, server, number, seconds))
     ours, others = samples[: len(contest.subjects)], samples[len(contest.subjects) :]
     memory = others[1] if contest.memory else []
     return [Turns(idle_rss_mb, taken, others[0], memory) for taken in ours]
 
 
-def _take_turn(case: Case, subject: Subject, server: ServerProcess, number: int, seconds: float) -> Sample:
+def take_turn(
+    case: Case,
+    subject: Subject,
+    server: ServerProcess,
+    number: int,
+    seconds: float,
+    warm_up_share: float = WARM_UP_SHARE,
+) -> Sample:
+    """Load a running server once; what it did wrong is told together with what it printed."""
     try:
-        return take_sample(case, subject.name, server, number, seconds)
+        return take_sample(case, subject.name, server, number, seconds, warm_up_share)
     except (LoadFailed, SetupFailed, OSError) as error:
         reason = str(error) or type(error).__name__
         raise RoundFailed(f"{case.name} on {subject.name}: {reason}\n{server.output()}") from error

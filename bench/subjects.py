@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import reference
-from bench.processes import ServerProcess, free_port
+from bench.cargo import Crate, installed
+from bench.processes import HOST, ServerProcess, free_port
 
 HIGH = str(64 * 1024**3)
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
@@ -19,8 +20,9 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 class Subject:
     """A server, how to start it on a port, and the name of the one it is compared with (none: it is a reference).
 
-    One that keeps streams on disk gets an empty folder, and `folder_arguments` say how it is told. `beside` is a
-    server of our own that takes its turns too, to show what the promise costs.
+    One that keeps streams on disk gets an empty folder, and `folder_arguments` say how it is told. In its command and
+    its environment, `{port}` and `{folder}` stand for what it gets. `beside` is a server of our own that takes its
+    turns too, to show what the promise costs. One is `durable` if an append is on the disk before its response.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Subject:
     environment: Mapping[str, str] = field(default_factory=dict)
     reference: str | None = None
     beside: str | None = None
+    durable: bool = False
     checkout: Path | None = None
     """The folder that the server runs in, unless that is the current one: its settings are there."""
 
@@ -36,12 +39,22 @@ class Subject:
     def start(self) -> Iterator[ServerProcess]:
         """Run the server on a free port; what it stored is removed after it."""
         port = free_port()
-        command = self.command(port)
+        command, places = self.command(port), {"{port}": str(port)}
         with ExitStack() as stack:
             if self.folder_arguments:
                 DATA.mkdir(exist_ok=True)
-                command += self.folder_arguments(stack.enter_context(TemporaryDirectory(prefix="bench-", dir=DATA)))
-            yield stack.enter_context(ServerProcess(command, self.environment, port, self.checkout))
+                folder = stack.enter_context(TemporaryDirectory(prefix="bench-", dir=DATA))
+                command += self.folder_arguments(folder)
+                places["{folder}"] = folder
+            words = [_filled(word, places) for word in command]
+            environment = {name: _filled(value, places) for name, value in self.environment.items()}
+            yield stack.enter_context(ServerProcess(words, environment, port, self.checkout))
+
+
+def _filled(text: str, places: Mapping[str, str]) -> str:
+    for place, value in places.items():
+        text = text.replace(place, value)
+    return text
 
 
 def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
@@ -54,6 +67,52 @@ def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
         environment={"DS_LIMITS__MAX_MEMORY_BYTES": HIGH, "DS_LIMITS__MAX_STREAM_BYTES": HIGH},
         reference=reference_name,
         beside="everbrook-memory" if durable else None,
+        durable=durable and storage != "file-fast",
+    )
+
+
+_ELECTRIC = Crate("durable-streams", "0.1.5", "durable-streams-server")
+_THESAMPATON = Crate("durable-streams-server", "0.3.0", "durable-streams-server")
+PEER_VERSIONS: Mapping[str, str] = {
+    "electric": f"{_ELECTRIC.name} {_ELECTRIC.version}",
+    "thesampaton": f"{_THESAMPATON.name} {_THESAMPATON.version}",
+    "node": f"{reference.PACKAGE} {reference.package_version()}",
+}
+
+
+def _electric(durability: str) -> Subject:
+    return Subject(
+        name=f"electric-{durability}",
+        command=lambda port: [
+            str(installed(_ELECTRIC)),
+            "--host",
+            HOST,
+            "--port",
+            str(port),
+            "--durability",
+            durability,
+        ],
+        # it writes files in memory mode too, without syncs
+        folder_arguments=lambda folder: ["--data-dir", folder],
+        durable=durability == "wal",
+    )
+
+
+def _thesampaton(storage: str) -> Subject:
+    environment = {
+        "DS_SERVER__BIND_ADDRESS": f"{HOST}:{{port}}",
+        "DS_STORAGE__MODE": storage,
+        "DS_LIMITS__MAX_MEMORY_BYTES": HIGH,
+        "DS_LIMITS__MAX_STREAM_BYTES": HIGH,
+        "DS_OBSERVABILITY__RUST_LOG": "error",
+    }
+    in_memory = storage == "memory"
+    return Subject(
+        name=f"thesampaton-{storage}",
+        command=lambda _: [str(installed(_THESAMPATON))],
+        folder_arguments=None if in_memory else lambda _: [],
+        environment=environment if in_memory else environment | {"DS_STORAGE__DATA_DIR": "{folder}"},
+        durable=storage in {"file-durable", "acid"},
     )
 
 
@@ -75,10 +134,17 @@ def from_checkout(subject: Subject, folder: Path) -> tuple[Subject, Subject]:
 MODES = ("memory", "acid", "file-durable", "file-fast")
 _SUBJECTS = (
     Subject(name="node-memory", command=reference.command),
-    Subject(name="node-file", command=reference.command, folder_arguments=lambda folder: [folder]),
+    Subject(name="node-file", command=reference.command, folder_arguments=lambda folder: [folder], durable=True),
     _everbrook("memory", "node-memory", durable=False),
     *(_everbrook(mode, "node-file", durable=True) for mode in MODES[1:]),
+    *(_electric(durability) for durability in ("memory", "wal")),
+    *(_thesampaton(storage) for storage in MODES),
 )
 
 DEFAULT_SUBJECTS = ("everbrook-memory", "everbrook-acid", "everbrook-file-durable")
+# Ours is the first of its kind: all others are compared with it.
+DEFAULT_PEERS = (
+    *("everbrook-memory", "electric-memory", "thesampaton-memory", "node-memory"),
+    *("everbrook-acid", "electric-wal", "thesampaton-file-durable", "node-file"),
+)
 SUBJECTS: Mapping[str, Subject] = {subject.name: subject for subject in _SUBJECTS}

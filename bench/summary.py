@@ -52,6 +52,8 @@ class Comparison:
     reference: Figures
     speed_ratio: float
     cpu_ratio: float
+    p50_ratio: float
+    p99_ratio: float
     memory_ratio: float | None = None
 
 
@@ -91,5 +93,7 @@ def compare(ours: Sequence[Sample], reference: Sequence[Sample], memory: Sequenc
         reference=summarise(reference),
         speed_ratio=median(mine.per_second / theirs.per_second for mine, theirs in rounds),
         cpu_ratio=median(theirs.cpu_us / mine.cpu_us for mine, theirs in rounds),
+        p50_ratio=median(theirs.p50_ms / mine.p50_ms for mine, theirs in rounds),
+        p99_ratio=median(theirs.p99_ms / mine.p99_ms for mine, theirs in rounds),
         memory_ratio=median(mine.per_second / fast.per_second for mine, fast in memory_rounds) if memory else None,
     )
