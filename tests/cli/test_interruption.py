@@ -3,10 +3,12 @@
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Lock, Thread, current_thread, get_ident, main_thread
 from time import sleep
+from types import FrameType
 
 import pytest
 
@@ -52,6 +54,30 @@ def test_an_interrupt_of_either_thread_gives_work_up_and_waits_for_its_end(threa
     assert heard == [True]
     assert not lock.locked()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_right_after_the_end_of_work_ends_too() -> None:
+    """The main thread has the lock by then, and the other one is still about to end."""
+    finished = Event()
+
+    def end_slowly(_frame: FrameType, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") == "release" and finished.is_set():
+            sleep(WAITS_SECS)
+
+    def interrupt(frame: FrameType, event: str, called: object) -> None:
+        waits = event == "c_return" and frame.f_code is run_aside.__code__ and finished.is_set()
+        if waits and getattr(called, "__name__", "") == "acquire":
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    threading.setprofile(end_slowly)
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_aside(finished.set, Event())
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
 
 
 @pytest.mark.parametrize("after", [1, 8, 16, 24, 32, 40])

@@ -2,9 +2,12 @@
 
 import asyncio
 import ssl
+from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from httpcore2 import SOCKET_OPTION, AsyncNetworkStream
 from msgspec.structs import replace
 
 from everbrook.server.webhooks.delivery import DeliveryLimits, DeliveryOutcome, WebhookClient
@@ -170,3 +173,38 @@ def test_when_no_address_answers_the_delivery_fails(authority: Authority) -> Non
             return await client.post(URL, b"{}", signed)
 
     assert run(main()) == DeliveryOutcome(None, error="the delivery failed: nobody is there")
+
+
+class Losing(Internet):
+    """A network on which a connection has no socket any more when it is asked for its peer."""
+
+    def __init__(self, ports: dict[str, int]) -> None:
+        super().__init__(ports)
+        self.lost: list[AsyncNetworkStream] = []
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the interface is httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> AsyncNetworkStream:
+        stream = await super().connect_tcp(host, port, timeout, local_address, socket_options)
+        vars(stream)["get_extra_info"] = lambda _: attrgetter("getpeername")(None)
+        self.lost.append(stream)
+        return stream
+
+
+def test_a_connection_that_is_lost_at_once_fails_the_delivery(authority: Authority) -> None:
+    async def delivery() -> DeliveryOutcome:
+        async with receiving(answer(b"{}")) as receiver:
+            network = Losing({"127.0.0.1": receiver.port})
+            async with client_of(authority, network, Names([])) as client:
+                outcome = await client.post(f"http://127.0.0.1:{receiver.port}/", b"{}", signed)
+            for stream in network.lost:
+                await stream.aclose()
+            return outcome
+
+    outcome = run(delivery())
+    assert outcome == DeliveryOutcome(None, error="the connection was lost as soon as it was made")

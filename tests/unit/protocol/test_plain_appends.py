@@ -1,6 +1,8 @@
 """The plain decision on an append: wherever it decides, it decides as the general rule does."""
 
+import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from everbrook.protocol import Append, Appended, Claim, Head, Identity, Producer, Write
 from everbrook.protocol.append import decide_append, decide_plainly
@@ -77,3 +79,37 @@ def test_common_appends_are_decided_plainly() -> None:
     of_producer = Append(b"s", NOW, TEXT, b"x", claim=Claim(b"p", 2, 8), position=b"y")
     for append in (Append(b"s", NOW, TEXT, b"x"), Append(b"s", NOW, TEXT, b"x", stream_seq=b"b"), of_producer):
         assert isinstance(decide_plainly(stream, append), Write)
+
+
+OPEN = Head(Identity(b"s", 1, TEXT, TEXT, NOW), 0, NOW, stream_seq=b"b")
+KNOWN = {b"p": Producer(2, 7, NOW), b"positioned": Producer(0, 0, NOW, b"x")}
+
+
+@pytest.mark.parametrize(
+    "head, append",
+    [
+        (OPEN, Append(b"s", NOW, TEXT, b"")),
+        (OPEN, Append(b"s", NOW, b"Text/Plain", b"x")),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", close=True)),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", expected_tail=0)),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", stream_seq=b"a")),
+        (replace(OPEN, closed=True), Append(b"s", NOW, TEXT, b"x")),
+        (replace(OPEN, deleted=True), Append(b"s", NOW, TEXT, b"x")),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", claim=Claim(b"new", 0, 0))),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", claim=Claim(b"p", 2, 7))),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", claim=Claim(b"p", 2, 9))),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", claim=Claim(b"p", 3, 0))),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", claim=Claim(b"p", 2, 8), resumes_from=b"")),
+        (OPEN, Append(b"s", NOW, TEXT, b"x", claim=Claim(b"positioned", 0, 1))),
+        (Head(Identity(b"s", 1, JSON, JSON, NOW), 0, NOW), Append(b"s", NOW, JSON, b"[]")),
+    ],
+)
+def test_other_appends_need_the_general_rule(head: Head, append: Append) -> None:
+    assert decide_plainly(KeptStream(head, producers=KNOWN), append) is None
+
+
+def test_an_append_in_json_mode_is_decided_plainly() -> None:
+    head = Head(Identity(b"s", 1, JSON, JSON, NOW), 0, NOW)
+    write = decide_plainly(KeptStream(head), Append(b"s", NOW, JSON, b"[1, 2]"))
+    assert write is not None
+    assert (write.data, write.ends) == (b"1,2,", (2, 4))

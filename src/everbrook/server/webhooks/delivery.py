@@ -212,6 +212,11 @@ class WebhookClient:
                 return DeliveryOutcome(None, error=refusal.detail)
             except (NetworkError, ProtocolError, TimeoutException, OSError) as error:
                 return DeliveryOutcome(None, error=_reason(error))
+            except AttributeError as error:
+                # anyio asks the socket for its peer, and has none if the connection was lost as soon as it was made.
+                if error.name != "getpeername":
+                    raise
+                return DeliveryOutcome(None, error="the connection was lost as soon as it was made")
 
     async def _exchange(self, target: Target, body: bytes, signature: str) -> DeliveryOutcome:
         request = self._pools[target.scheme].stream(
