@@ -30,15 +30,15 @@ def _append(body: bytes, content_type: str = _BYTES) -> RequestPlan:
 
     def requests(target: Target, connection: int) -> Iterator[bytes]:
         path = target.paths[connection % len(target.paths)]
-        return repeat(format_request("POST", path, body, content_type))
+        return repeat(format_request("POST", path, body, content_type, target.headers))
 
     return requests
 
 
 def _append_as_producer(target: Target, connection: int) -> Iterator[bytes]:
     """Every connection is a producer of its own; only the sequence number changes from request to request."""
-    headers = {"Producer-Id": f"producer-{connection}", "Producer-Epoch": "0", "Producer-Seq": "SEQ"}
-    template = format_request("POST", target.paths[0], _SMALL, _BYTES, headers)
+    producer = {"Producer-Id": f"producer-{connection}", "Producer-Epoch": "0", "Producer-Seq": "SEQ"}
+    template = format_request("POST", target.paths[0], _SMALL, _BYTES, {**producer, **target.headers})
     before, after = template.split(b"SEQ")
     return (b"%b%d%b" % (before, number, after) for number in count())
 
@@ -47,7 +47,7 @@ def _read(method: str) -> RequestPlan:
     """The same read of the whole stream again and again."""
 
     def requests(target: Target, connection: int) -> Iterator[bytes]:  # noqa: ARG001 - every connection reads the same
-        return repeat(format_request(method, target.paths[0]))
+        return repeat(format_request(method, target.paths[0], headers=target.headers))
 
     return requests
 

@@ -1,7 +1,7 @@
 """What a case is, and the closed loop: every connection sends its next request when the last one was answered."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Protocol
@@ -27,6 +27,8 @@ class Target:
     port: int
     paths: tuple[str, ...]
     tails: tuple[str, ...]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What every request must carry."""
 
 
 @dataclass(slots=True)

@@ -45,13 +45,15 @@ def take_sample(
 def exercise(case: Case, server: ServerProcess, prefix: str, bounds: Bounds) -> Outcome:
     """Make the streams of a case, load the server, and remove them again."""
     paths = tuple(stream_path(f"{prefix}/{number}") for number in range(len(case.streams)))
-    tails = tuple(create_stream(server.port, path, plan) for path, plan in zip(paths, case.streams, strict=True))
+    plans = zip(paths, case.streams, strict=True)
+    tails = tuple(create_stream(server.port, path, plan, server.headers) for path, plan in plans)
+    target = Target(server.port, paths, tails, server.headers)
     meter = Meter(server.pid)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        load = runner.run(case.load(Target(server.port, paths, tails), bounds, meter))
+        load = runner.run(case.load(target, bounds, meter))
     outcome = Outcome(load, meter, resident_bytes(server.pid))
     for path in paths:
-        delete_stream(server.port, path)
+        delete_stream(server.port, path, server.headers)
     sleep(_SETTLE_SECS)  # the server sees the connections go before anything else is measured
     return outcome
 

@@ -58,14 +58,19 @@ class ServerProcess:
         port: int,
         folder: Path | None = None,
         *,
+        headers: Mapping[str, str] | None = None,
         stop_timeout_secs: float = _STOP_TIMEOUT_SECS,
     ) -> None:
-        """Describe a server, and where it runs. One that has not ended so long after it was asked to is killed."""
+        """Describe a server, where it runs, and the headers that every request to it must carry.
+
+        One that has not ended so long after it was asked to is killed.
+        """
         self._command = command
         self._environment = environment
         self._folder = folder
         self._stop_timeout_secs = stop_timeout_secs
         self.port = port
+        self.headers = headers or {}
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as cleanup:

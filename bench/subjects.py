@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from bench import reference
 from bench.cargo import Crate, installed
 from bench.processes import HOST, ServerProcess, free_port
+from bench.tokens import ISSUER, token_headers
 
 HIGH = str(64 * 1024**3)
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
@@ -32,6 +33,10 @@ class Subject:
     reference: str | None = None
     beside: str | None = None
     durable: bool = False
+    admission: Callable[[Path], Mapping[str, str]] | None = None
+    """Makes the keys that it finds in its folder; returns the headers that every request to it must carry."""
+    cases: frozenset[str] | None = None
+    """The only cases in which it takes its turns with all others, if it is there to show one thing."""
     checkout: Path | None = None
     """The folder that the server runs in, unless that is the current one: its settings are there."""
 
@@ -40,15 +45,21 @@ class Subject:
         """Run the server on a free port; what it stored is removed after it."""
         port = free_port()
         command, places = self.command(port), {"{port}": str(port)}
+        headers: Mapping[str, str] = {}
         with ExitStack() as stack:
             if self.folder_arguments:
                 DATA.mkdir(exist_ok=True)
                 folder = stack.enter_context(TemporaryDirectory(prefix="bench-", dir=DATA))
                 command += self.folder_arguments(folder)
                 places["{folder}"] = folder
+                headers = self.admission(Path(folder)) if self.admission else headers
             words = [_filled(word, places) for word in command]
             environment = {name: _filled(value, places) for name, value in self.environment.items()}
-            yield stack.enter_context(ServerProcess(words, environment, port, self.checkout))
+            yield stack.enter_context(ServerProcess(words, environment, port, self.checkout, headers=headers))
+
+    def takes(self, case: str) -> bool:
+        """Whether it takes its turns in a case."""
+        return self.cases is None or case in self.cases
 
 
 def _filled(text: str, places: Mapping[str, str]) -> str:
@@ -68,6 +79,19 @@ def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
         reference=reference_name,
         beside="everbrook-memory" if durable else None,
         durable=durable and storage != "file-fast",
+    )
+
+
+def _with_tokens(subject: Subject) -> Subject:
+    """The same server, but every request needs a token of an issuer."""
+    settings = {"JWKS": "{folder}/jwks.json", "ISSUER": ISSUER, "AUDIENCE": ISSUER}
+    return replace(
+        subject,
+        name=f"{subject.name}-jwt",
+        folder_arguments=subject.folder_arguments or (lambda _: []),
+        environment={**subject.environment, **{f"DS_AUTH__{name}": value for name, value in settings.items()}},
+        admission=token_headers,
+        cases=frozenset({"append-c64-s1"}),
     )
 
 
@@ -136,6 +160,7 @@ _SUBJECTS = (
     Subject(name="node-memory", command=reference.command),
     Subject(name="node-file", command=reference.command, folder_arguments=lambda folder: [folder], durable=True),
     _everbrook("memory", "node-memory", durable=False),
+    _with_tokens(_everbrook("memory", "node-memory", durable=False)),
     *(_everbrook(mode, "node-file", durable=True) for mode in MODES[1:]),
     *(_electric(durability) for durability in ("memory", "wal")),
     *(_thesampaton(storage) for storage in MODES),
@@ -144,7 +169,7 @@ _SUBJECTS = (
 DEFAULT_SUBJECTS = ("everbrook-memory", "everbrook-acid", "everbrook-file-durable")
 # Ours is the first of its kind: all others are compared with it.
 DEFAULT_PEERS = (
-    *("everbrook-memory", "electric-memory", "thesampaton-memory", "node-memory"),
+    *("everbrook-memory", "everbrook-memory-jwt", "electric-memory", "thesampaton-memory", "node-memory"),
     *("everbrook-acid", "electric-wal", "thesampaton-file-durable", "node-file"),
 )
 SUBJECTS: Mapping[str, Subject] = {subject.name: subject for subject in _SUBJECTS}

@@ -31,8 +31,9 @@ def run_all(
     groups = groups_of(able, cases)
     for group in groups:
         for case in (CASES[name] for name in group.cases):
-            print(f"{', '.join(server.name for server in group.servers)}: {case.title} …", file=sys.stderr)
-            turns = take_all_turns(case, group.servers, rounds, seconds)
+            taking = [server for server in group.servers if server.takes(case.name)]
+            print(f"{', '.join(server.name for server in taking)}: {case.title} …", file=sys.stderr)
+            turns = take_all_turns(case, taking, rounds, seconds)
             report.add(standing_of(group, case, turns), turns)
             write_json(report, path)  # a run that is interrupted leaves what it had
     print(format_report(report))

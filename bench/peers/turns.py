@@ -41,7 +41,7 @@ def take_all_turns(case: Case, servers: Sequence[Subject], rounds: int, seconds:
     """Measure one server after the other, round by round; one that failed takes no further turns in this case."""
     turns = Turns({server.name: [] for server in servers})
     for number in range(rounds):
-        first = number % len(servers)  # nobody always follows the same neighbour
+        first = number % max(1, len(servers))  # nobody always follows the same neighbour
         for server in (*servers[first:], *servers[:first]):
             if server.name in turns.failures:
                 continue
@@ -62,17 +62,13 @@ def _take_turn(case: Case, server: Subject, number: int, seconds: float, turns: 
 
 def standing_of(group: Group, case: Case, turns: Turns) -> Standing:
     """Compare the first server of the group with each of the others, within the rounds."""
-    complete = [
-        turns.samples[server.name]
-        for server in group.servers
-        if server.name not in turns.failures and turns.samples[server.name]
-    ]
-    ours = turns.samples[group.servers[0].name] if group.servers[0].name not in turns.failures else []
+    complete = {name: samples for name, samples in turns.samples.items() if samples and name not in turns.failures}
+    ours = complete.get(group.servers[0].name, [])
     return Standing(
         group=group.name,
         case=case.name,
         title=case.title,
-        figures=[summarise(samples) for samples in complete],
-        comparisons=[compare(ours, theirs) for theirs in complete if ours and theirs is not ours],
+        figures=[summarise(samples) for samples in complete.values()],
+        comparisons=[compare(ours, theirs) for theirs in complete.values() if ours and theirs is not ours],
         failures=turns.failures,
     )

@@ -18,6 +18,7 @@ from bench.peers.servers import Group, available, groups_of, server_by_command
 from bench.peers.turns import Turns, standing_of, take_all_turns
 from bench.subjects import DEFAULT_PEERS, SUBJECTS, Subject
 from bench.summary import Sample
+from bench.tokens import token_headers
 from tests.tooling.bench.test_summary import sample
 
 FAKE = f"{sys.executable} {Path(__file__).with_name('fake_peer.py')}"
@@ -153,7 +154,7 @@ def test_every_default_peer_is_known_and_ours_comes_first_in_each_group() -> Non
     groups = groups_of([SUBJECTS[name] for name in DEFAULT_PEERS], None)
 
     assert [group.servers[0].name for group in groups] == ["everbrook-memory", "everbrook-acid"]
-    assert [len(group.servers) for group in groups] == [4, 4]
+    assert [len(group.servers) for group in groups] == [5, 4]
     assert {*PEER_CASES, *DURABLE_PEER_CASES} <= set(CASES)
 
 
@@ -189,3 +190,24 @@ def test_the_page_is_drawn_from_the_json_and_asks_for_nothing(tmp_path: Path) ->
 def test_the_build_of_python_is_told_from_its_flags(variables: dict[str, object], guided: str, linked: str) -> None:
     expected = f"{guided} profile-guided optimisation, {linked} link-time optimisation"
     assert describe_build(variables) == expected
+
+
+def test_a_server_that_shows_one_thing_takes_turns_in_its_own_cases_alone() -> None:
+    tokens = SUBJECTS["everbrook-memory-jwt"]
+
+    assert [case for case in PEER_CASES if tokens.takes(case)] == ["append-c64-s1"]
+    assert SUBJECTS["everbrook-memory"].takes("get-10kb")
+
+
+def test_every_request_to_the_server_with_tokens_carries_one_and_none_is_served_without() -> None:
+    tokens = SUBJECTS["everbrook-memory-jwt"]
+
+    assert take_all_turns(CASES["append-producer"], [tokens], 1, 0.05).failures == {}
+    assert take_all_turns(CASES["get-10kb"], [tokens], 1, 0.05).failures == {}
+
+    def keys_alone(folder: Path) -> dict[str, str]:
+        token_headers(folder)
+        return {}
+
+    without = take_all_turns(CASES["append-c64-s1"], [replace(tokens, admission=keys_alone)], 1, 0.05)
+    assert "must be answered with 201, got 401" in without.failures[tokens.name]
