@@ -60,6 +60,10 @@ def test_an_interrupt_right_after_the_end_of_work_ends_too() -> None:
     """The main thread has the lock by then, and the other one is still about to end."""
     finished = Event()
 
+    def work() -> None:
+        sleep(WAITS_SECS)
+        finished.set()
+
     def end_slowly(_frame: FrameType, event: str, called: object) -> None:
         if event == "c_return" and getattr(called, "__name__", "") == "release" and finished.is_set():
             sleep(WAITS_SECS)
@@ -74,7 +78,7 @@ def test_an_interrupt_right_after_the_end_of_work_ends_too() -> None:
     sys.setprofile(interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_aside(finished.set, Event())
+            run_aside(work, Event())
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
