@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from bench.report import BUSY_SHARE
+
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222 }
 table { border-collapse: collapse; width: 100%; margin: 0 0 2rem }
@@ -41,6 +43,7 @@ def draw_page(report: Mapping[str, Any]) -> str:
         f"{machine['python']}, built {machine['python_build']}.",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in report["versions"].items()) + ".",
         "x is the first server relative to the one of the row, within the rounds; above 1 is in its favour.",
+        "*: the load generator was busy, so the server may be faster.",
         *(f"{name} is skipped: {reason}" for name, reason in report["skipped"].items()),
     ]
     return "".join(
@@ -75,7 +78,8 @@ def _row(figures: Mapping[str, Any], most: Mapping[str, float], ratios: Mapping[
     cells = [f"<td>{escape(figures['subject'])}</td>"]
     for _, key, form in _COLUMNS:
         share = figures[key] / most[key] if most[key] else 0.0
-        cells.append(f'<td class="bar" style="--share:{share:.1%}">{form.format(figures[key])}</td>')
+        bound = "*" if key == "per_second" and figures["generator_share"] > BUSY_SHARE else ""
+        cells.append(f'<td class="bar" style="--share:{share:.1%}">{form.format(figures[key])}{bound}</td>')
     cells.append(f"<td>{figures['rss_mb']:.0f}</td>")
     cells += [f"<td>{f'{ratios[key]:.2f}' if ratios else ''}</td>" for _, key in _RATIOS]
     return f"<tr{'' if ratios else ' class=first'}>{''.join(cells)}</tr>"

@@ -26,7 +26,8 @@ def run_all(
     """Let all servers take turns; 1 if the first of a group, ours, failed in a case."""
     _raise_open_files()
     able, skipped = available(servers)
-    print("\n".join(skipped_lines(skipped)), file=sys.stderr)
+    for line in skipped_lines(skipped):
+        print(line, file=sys.stderr)
     report = PeersReport(rounds, seconds, versions, generator_cost_us(min(seconds, 1.0)), skipped)
     groups = groups_of(able, cases)
     for group in groups:

@@ -179,6 +179,14 @@ def test_the_page_is_drawn_from_the_json_and_asks_for_nothing(tmp_path: Path) ->
     assert not any(word in page for word in ("http:", "https:", "src=", "href=", "<script"))
 
 
+@pytest.mark.parametrize("share, shown", [(0.95, ">100*</td>"), (0.5, ">100</td>")])
+def test_a_rate_that_the_generator_limits_carries_a_mark_on_the_page(tmp_path: Path, share: float, shown: str) -> None:
+    turns = Turns({"ours": [replace(sample(), subject="ours", generator_share=share)]})
+    write_json(report_of(turns), tmp_path / "results.json")
+
+    assert shown in draw_page(json.loads((tmp_path / "results.json").read_text()))
+
+
 @pytest.mark.parametrize(
     "variables, guided, linked",
     [
