@@ -74,13 +74,19 @@ def test_ours_that_fails_fails_the_run(tmp_path: Path) -> None:
 
 
 def test_one_that_fails_is_named_and_takes_no_more_turns() -> None:
-    ends = server_by_command(f"ends={sys.executable} -c 'raise SystemExit(\"no disk\")' {{port}}")
-    servers = (fake("ours"), ends)
+    starts: list[int] = []
+
+    def ends(port: int) -> list[str]:
+        starts.append(port)
+        return [sys.executable, "-c", "raise SystemExit('no disk')"]
+
+    servers = (fake("ours"), Subject(name="ends", command=ends))
 
     turns = take_all_turns(CASE, servers, 2, 0.05)
     standing = standing_of(Group("in memory", servers, ()), CASE, turns)
 
     assert [len(taken) for taken in turns.samples.values()] == [2, 0]
+    assert len(starts) == 1
     assert "no disk" in standing.failures["ends"]
     assert [figures.subject for figures in standing.figures] == ["ours"]
 
@@ -211,6 +217,7 @@ def test_every_request_to_the_server_with_tokens_carries_one_and_none_is_served_
     tokens = SUBJECTS["everbrook-memory-jwt"]
 
     assert take_all_turns(CASES["append-producer"], [tokens], 1, 0.05).failures == {}
+    assert take_all_turns(CASES["append-c64-s1"], [tokens], 1, 0.05).failures == {}
     assert take_all_turns(CASES["get-10kb"], [tokens], 1, 0.05).failures == {}
 
     def keys_alone(folder: Path) -> dict[str, str]:
