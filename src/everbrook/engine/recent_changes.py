@@ -147,7 +147,7 @@ class DurableChanges:
         self._expiry.forget(stream)
 
     def appended(self, stream: Stream, writes: Sequence[Write]) -> None:
-        """Appends to a stream are durable. Followers hear of the last one: nothing else has changed."""
+        """Appends to a stream are durable. Followers hear of the last one that has data."""
         for write in writes:
             self.appended_messages += len(write.ends)
             self.appended_bytes += len(write.data)
@@ -155,7 +155,9 @@ class DurableChanges:
         if self._recent_changes.recording:
             self._recent_changes.record(identity.name)
         if self.followers:
-            self._faults.each(Callback.FOLLOWER, self.followers, writes[-1])
+            # The last one may be a close without data. A follower that looks for data would miss what came before it.
+            last = next((write for write in reversed(writes) if write.data), writes[-1])
+            self._faults.each(Callback.FOLLOWER, self.followers, last)
         if identity.retention:
             self._faults.run(Callback.FOLLOWER, self._expiry.follow, stream, writes[-1], stream.committed)
 

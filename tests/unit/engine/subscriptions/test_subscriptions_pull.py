@@ -49,6 +49,14 @@ def test_a_wake_is_told_once_however_much_arrives(pulled: SubscribingRig) -> Non
     assert told(pulled) == [1]
 
 
+def test_an_append_wakes_if_a_close_is_durable_with_it(pulled: SubscribingRig) -> None:
+    pulled.add("events/a")
+    pulled.engine.execute(Append(name_of("events/a"), pulled.clock.now(), close=True))
+    pulled.settle()
+
+    assert told(pulled) == [1]
+
+
 def test_an_unclaimed_wake_waits_for_ever(pulled: SubscribingRig) -> None:
     """§7.3: the lease starts when a worker claims."""
     pulled.add("events/a")
