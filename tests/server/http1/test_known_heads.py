@@ -10,6 +10,8 @@ from everbrook.server.http1.known_heads import MAX_BODY_BYTES, MAX_HEAD_BYTES, M
 from everbrook.server.http1.parser import RequestParser
 from everbrook.settings import LimitSettings
 
+LIMITS = LimitSettings()
+
 
 class NoHeads(KnownHeads):
     """Learns nothing, so that every read is parsed."""
@@ -24,12 +26,12 @@ class NoHeads(KnownHeads):
 class Client:
     """A connection of which each read is given to a parser."""
 
-    def __init__(self, heads: KnownHeads, *, judges_heads: bool = False) -> None:
+    def __init__(self, heads: KnownHeads, *, judges_heads: bool = False, limits: LimitSettings = LIMITS) -> None:
         self.seen: list[object] = []
         self.requests: list[Http1Request] = []
         self.continues = 0
         self.parser = RequestParser(
-            LimitSettings(), self._take, self._take, self._go_on, lambda path: path, heads, judges_heads=judges_heads
+            limits, self._take, self._take, self._go_on, lambda path: path, heads, judges_heads=judges_heads
         )
         self.parser.peer = Peer("127.0.0.1", number=1)
 
@@ -156,6 +158,43 @@ def test_a_head_is_learned_only_from_its_own_request() -> None:
     for _ in range(3):
         Client(heads).read(upload + post(b"x"))
     assert not [shape for shape in heads.shapes if shape.startswith(b"PUT")]
+
+
+@pytest.mark.parametrize("target", [b"/v1/stream/a&offset=%d&b?offset=-1", b"/v1/stream/a&offset=%d"])
+def test_a_number_in_a_path_does_not_vary(target: bytes) -> None:
+    client = Client(KnownHeads(lambda _: None))
+    for number in (1, 1, 1, 2):
+        client.read(get(target % number, b"Referer: http://localhost/?a"))
+    paths = [request.path for request in client.requests]
+    assert paths[2:] == [(target % number).partition(b"?")[0] for number in (1, 2)]
+    assert all(b"" not in request.headers for request in client.requests)
+
+
+@pytest.mark.parametrize("last", [post(b"x", b"Connection: close"), b"POST /v1/stream/s HTTP/1.0\r\n\r\n"])
+def test_nothing_is_recognized_after_the_last_request(last: bytes) -> None:
+    """RFC 9112 §9.6."""
+    client = Client(KnownHeads(lambda _: None))
+    for _ in range(3):
+        client.read(post())
+    client.read(last)
+    assert client.read(post())
+    assert len(client.requests) == 4
+
+
+def test_nothing_is_recognized_after_a_last_upload() -> None:
+    client = Client(KnownHeads(lambda _: None), judges_heads=True)
+    for _ in range(3):
+        client.read(post())
+    client.read(post(bytes(MAX_BODY_BYTES + 1), b"Connection: close"))
+    assert client.read(post())
+
+
+def test_a_long_value_does_not_exceed_the_limit_of_a_head() -> None:
+    limits = LimitSettings(max_header_bytes=1024)
+    client = Client(KnownHeads(lambda _: None), limits=limits)
+    for value in (b"1", b"2", b"3"):
+        client.read(post(b"x", b"Stream-Seq: " + value))
+    assert client.read(post(b"x", b"Stream-Seq: " + 1000 * b"4"))
 
 
 def test_a_head_with_nul_is_not_taken_for_a_known_one() -> None:

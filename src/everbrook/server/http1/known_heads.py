@@ -35,7 +35,7 @@ _VARYING = re.compile(
     rb"(\r\n(?:[Cc]ontent-[Ll]ength|[Pp]roducer-(?:[Ee]poch|[Ss]eq|[Pp]osition)|[Ss]tream-[Ss]eq|[Ii]f-[Nn]one-[Mm]atch"
     rb"|[Tt]raceparent): )([!-~]+)(?=\r)"
 )
-_VARYING_IN_TARGET = re.compile(rb"([?&](?:offset|cursor)=)([0-9]+)(?=[& ])")
+_VARYING_IN_QUERY = re.compile(rb"([?&](?:offset|cursor)=)([0-9]+)(?=[& ])")
 _LINE_END = b"\r\n"
 _VERSION = b" HTTP/1.1\r\n"
 _LENGTH = b"content-length"
@@ -203,7 +203,7 @@ class Recognizer:
                 return False
             values.append(data[start:end])
             end += len(segment)
-        return self._take(known, data[:end], values)
+        return end <= self._max_head_bytes and self._take(known, data[:end], values)
 
     def _look_up(self, data: bytes) -> KnownHead | None:
         """Find the head that a read begins with in the cache."""
@@ -242,6 +242,10 @@ class Recognizer:
         self._whole_bytes = len(head) + int(length)
         return True
 
+    def stop(self) -> None:
+        """Recognize nothing more: the connection ends with the request that was parsed last."""
+        self._known, self._max_head_bytes = None, 0
+
     def learn(self, request: Http1Request, target: bytes) -> None:
         """Learn the head that was missed, if the parser has made this request of it."""
         missed, self.missed = self.missed, None
@@ -261,8 +265,11 @@ def split_head(head: bytes) -> tuple[list[bytes], list[bytes]]:
     del pieces[2::3]
     if b"?" in pieces[0]:
         line, line_end, rest = pieces[0].partition(_LINE_END)
-        target = _VARYING_IN_TARGET.split(line)
+        # In the query only: `&offset=1` may also be part of a path, where it names another stream.
+        path, mark, query = line.partition(b"?")
+        target = _VARYING_IN_QUERY.split(mark + query)
         values[:0] = target[2::3]
         del target[2::3]
-        pieces[:1] = (*target[:-1], target[-1] + line_end + rest)
+        target[-1] += line_end + rest
+        pieces[:1] = (path + target[0], *target[1:])
     return pieces, values

@@ -293,7 +293,9 @@ class RequestParser:
             connection=connection,
             chunkable=chunkable,
         )
-        if self._recognizer.missed is not None:
+        if not kept:
+            self._recognizer.stop()
+        elif self._recognizer.missed is not None:
             self._recognizer.learn(request, self._url)
         self._on_request(request)
 
@@ -322,6 +324,8 @@ class RequestParser:
 
     def _end_streamed(self, request: StreamedRequest) -> None:
         self._streamed = None
+        if request.connection is None:
+            self._recognizer.stop()
         request.received = self.heard_at
         self._on_request(request)
 
