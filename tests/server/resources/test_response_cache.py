@@ -35,7 +35,7 @@ def test_a_whole_page_outlives_appends_but_not_the_stream() -> None:
 
 
 def test_the_least_recently_used_responses_are_dropped() -> None:
-    kept, body = cache(max_bytes=3 * (ENTRY_BYTES + 100)), bytes(100)
+    kept, body = cache(max_bytes=3 * (ENTRY_BYTES + len(b"GETs0") + 100)), bytes(100)
     keys = [(b"GET", b"s%d" % number, b"", b"", b"", False, b"") for number in range(4)]
     for key in keys[:3]:
         kept.put(key, HEAD, Response(200, b"", body), whole=True)
@@ -45,10 +45,18 @@ def test_the_least_recently_used_responses_are_dropped() -> None:
 
 
 def test_a_large_response_is_not_kept_and_replaces_none() -> None:
-    kept = cache(max_entry_bytes=ENTRY_BYTES + 10)
+    kept = cache(max_entry_bytes=ENTRY_BYTES + len(b"GET/v1/stream/s") + 10)
     kept.put(KEY, HEAD, Response(200, b"", bytes(10)), whole=True)
     kept.put(KEY, HEAD, Response(200, b"", bytes(11)), whole=True)
     assert kept.find(KEY, HEAD) is None
+
+
+def test_the_memory_of_long_keys_is_bounded() -> None:
+    kept, long = cache(max_bytes=4000), bytes(1000)
+    keys = [(b"GET", b"/v1/stream/s", b"", b"%d" % number + long, b"", False, b"") for number in range(4)]
+    for key in keys:
+        kept.put(key, HEAD, Response(200, b""), whole=True)
+    assert [bool(kept.find(key, HEAD)) for key in keys] == [False, False, True, True]
 
 
 # On a server: known requests beside ones that are not

@@ -60,7 +60,9 @@ class ResponseCache:
 
     def put(self, key: Key, head: Head, response: Response, *, whole: bool) -> None:
         """Keep a response, unless it is large."""
-        size = ENTRY_BYTES + len(response.body) + len(response.headers)
+        # Clients choose the query and the headers in the key, so it counts too.
+        *sent, _private, _lines = key
+        size = ENTRY_BYTES + sum(map(len, sent)) + len(response.body) + len(response.headers)
         self._remove(key)
         if size > self._tuning.max_entry_bytes:
             return
