@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.exchange import Peer, Request, Response
 from everbrook.server.http1.body import Http1Request, StreamedRequest
-from everbrook.server.http1.known_heads import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_UNKNOWN, KnownHeads
+from everbrook.server.http1.known_heads import KNOWN_BYTES, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_UNKNOWN, KnownHeads
 from everbrook.server.http1.parser import RequestParser
 from everbrook.settings import LimitSettings
 
@@ -140,6 +140,17 @@ def test_the_memory_of_unknown_heads_is_bounded() -> None:
     for number in range(MAX_UNKNOWN + 2):
         client.read(get(b"/v1/stream/s%d" % number))
     assert heads.unknown_count <= MAX_UNKNOWN
+
+
+def test_the_memory_of_known_heads_is_bounded() -> None:
+    """A short head takes far more memory than its text."""
+    heads = KnownHeads(lambda _: None, max_bytes=10 * KNOWN_BYTES)
+    client = Client(heads)
+    for number in range(30):
+        for _ in range(2):
+            client.read(get(b"/%d" % number))
+        assert len(heads) < 10
+    assert heads.generation > 1
 
 
 def test_a_large_body_is_announced_though_its_head_is_known() -> None:

@@ -26,7 +26,11 @@ MAX_HEAD_BYTES = 4096
 MAX_VALUE_BYTES = 1024
 MAX_BODY_BYTES = JUDGED_BYTES
 """Larger bodies arrive in several reads, and are announced to the application if there is a policy."""
-MAX_CACHED_BYTES = 8 << 20
+MAX_CACHED_BYTES = 64 << 20
+KNOWN_BYTES = 1024
+"""About what a known head takes beside its shape and its headers."""
+HEADER_BYTES = 128
+"""About what a header of a known head takes beside its text."""
 MAX_UNKNOWN = 4096
 """How many shapes that were seen once are remembered."""
 
@@ -60,9 +64,10 @@ class KnownHead(Struct, eq=False):
 class KnownHeads:
     """The known heads of a listener."""
 
-    def __init__(self, prepare: Callable[[Http1Request], Prepared | None]) -> None:
+    def __init__(self, prepare: Callable[[Http1Request], Prepared | None], max_bytes: int = MAX_CACHED_BYTES) -> None:
         """`prepare` finds the short way of handling the requests that have the head of this one."""
         self._prepare = prepare
+        self._max_bytes = max_bytes
         self._heads: dict[bytes, KnownHead] = {}
         self._unknown: set[bytes] = set()
         self._cached_bytes = 0
@@ -97,10 +102,12 @@ class KnownHeads:
             if len(self._unknown) >= MAX_UNKNOWN:
                 self._unknown.clear()
             self._unknown.add(shape)
-        elif (known := self._know(missed, replace(request, body=b""))) is not None:
-            if self._cached_bytes + len(shape) > MAX_CACHED_BYTES:
+        elif shape not in self._heads and (known := self._know(missed, replace(request, body=b""))) is not None:
+            # The text of a head is there twice: in its shape, and in the request.
+            size = KNOWN_BYTES + 2 * len(shape) + HEADER_BYTES * len(request.headers)
+            if self._cached_bytes + size > self._max_bytes:
                 self.clear()
-            self._cached_bytes += len(shape)
+            self._cached_bytes += size
             self._heads[shape] = known
 
     def _know(self, missed: "Missed", request: Http1Request) -> KnownHead | None:
